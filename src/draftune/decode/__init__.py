@@ -1,0 +1,1 @@
+"""Guesses are judged and become text: noise, probabilities, rules, the draft-verify loop, stops and streams."""

@@ -1,0 +1,127 @@
+"""A drafter composed of a context, a recent-token model and a head: q_k = softmax(Head(Context_k, Recent_k))."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from draftune import config as configs
+from draftune import errors
+from draftune.drafters.base import Config, DraftBatch, Drafter, Objective, Prefix, Sampler
+from draftune.drafters.context import Context
+from draftune.drafters.head import Head
+from draftune.drafters.recent import Recent, normalize
+from draftune.drafters.table import CONTEXTS, HEADS, RECENTS
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.drafters.windows import windows
+from draftune.registry import Registry
+from draftune.target.base import FINAL, TargetParts
+from draftune.types import Draft, Features, Verdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """The name of a part and the settings that differ from its defaults."""
+
+    kind: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def build(self, table: Registry, *arguments: Any) -> Any:
+        """The part, its settings checked by its own Config."""
+        part = table.load(self.kind)
+        return part(
+            configs.make(part.Config, self.settings, doing=f"building the {table.kind} {self.kind!r}"), *arguments
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedConfig(Config):
+    """Which parts a drafter is made of."""
+
+    context: Part = Part(kind="hidden")
+    recent: Part = Part(kind="recurrent")
+    head: Part = Part(kind="mlp")
+
+    def build(self, parts: TargetParts, vocabulary: Vocabulary) -> ComposedDrafter:
+        return ComposedDrafter(self, parts, vocabulary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a row carries from round to round: the newest verified hidden state and the token after it."""
+
+    hidden: Tensor  # [B,D]: h_t
+    anchor: Tensor  # [B] int64: x_{t+1}
+
+
+class ComposedDrafter(Drafter):
+    """Context once a round, one recent step and one head product a draft token."""
+
+    def __init__(self, config: ComposedConfig, parts: TargetParts, vocabulary: Vocabulary) -> None:
+        super().__init__()
+        self.vocabulary = vocabulary
+        self.context: Context = config.context.build(CONTEXTS, parts.shape)
+        self.recent: Recent = config.recent.build(RECENTS, parts.shape)
+        self.head: Head = config.head.build(HEADS, parts, vocabulary, self.recent.width)
+        self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
+        wide = parts.head_VD.dtype == torch.float64
+        self.to(parts.head_VD.device, torch.float64 if wide else torch.float32)
+
+    @property
+    def max_drafts(self) -> int | None:
+        return self.context.max_drafts
+
+    def begin(self, prefix: Prefix) -> State:
+        last_B = prefix.lengths - 1
+        hidden_BTD = prefix.features.tap(FINAL)
+        return State(hidden=hidden_BTD[torch.arange(len(last_B)), last_B], anchor=prefix.anchor)
+
+    def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
+        context_BKD = self.context(self._cast(state.hidden))
+        recent, token_B = self.recent.start(context_BKD[:, 0]), state.anchor
+        drafted_BK, probs = state.anchor[:, None][:, :0], []
+        for offset in range(int(budget_B.max())):
+            recent, summary_BD = self.recent.step(recent, self._embed(token_B))
+            logits_BV = self.head(_at(context_BKD, offset), summary_BD)
+            token_B, q_BV = sampler(logits_BV, drafted_BK, self.vocabulary.columns_or_none)
+            drafted_BK = torch.cat([drafted_BK, token_B[:, None]], dim=1)
+            probs.append(q_BV)
+        q_BKV = torch.stack(probs, dim=1) if probs and probs[0] is not None else None
+        return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=self.vocabulary.columns_or_none)
+
+    def observe(self, state: State, draft: Draft, verdict: Verdict, features: Features) -> State:
+        rows = torch.arange(len(verdict.num_accepted))
+        return State(hidden=features.tap(FINAL)[rows, verdict.num_accepted], anchor=verdict.next_token)
+
+    def loss(self, batch: DraftBatch, objective: Objective) -> Tensor:
+        spots = windows(batch, objective.num_drafts, self.vocabulary)
+        context_NKD = self.context(self._cast(batch.features.tap(FINAL)[spots.row, spots.position]))
+        summaries_NKD = self.recent.unroll(context_NKD[:, 0], self._embed(spots.tokens[:, :-1]))
+        total = context_NKD.new_zeros(())
+        for offset in range(objective.num_drafts):
+            logits_NV = self.head(_at(context_NKD, offset), summaries_NKD[:, offset])
+            total = total + objective(offset + 1, logits_NV, spots)
+        return total
+
+    def _embed(self, tokens: Tensor) -> Tensor:
+        return normalize(self._cast(F.embedding(tokens, self._embedding_VD)))
+
+    def _cast(self, x: Tensor) -> Tensor:
+        return x.to(next(self.parameters()).dtype)
+
+
+def _at(context_BKD: Tensor, offset: int) -> Tensor:
+    if context_BKD.shape[1] == 1:
+        return context_BKD[:, 0]
+    if offset >= context_BKD.shape[1]:
+        raise errors.ConfigError(
+            doing="drafting",
+            met=f"K = {offset + 1} from a drafter with {context_BKD.shape[1]} heads",
+            todo="ask for fewer drafts or train with more heads",
+        )
+    return context_BKD[:, offset]

@@ -1,0 +1,58 @@
+"""Contexts: what the drafter keeps of the target's last hidden state, once a round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from draftune.target.base import TargetShape
+
+
+class Context(nn.Module):
+    """encode(h_t [B,D]) -> [B,1|K,D]: one context for all draft offsets, or one for each.
+
+    `max_drafts` is the largest K it can serve; None means any.
+    """
+
+    max_drafts: int | None = None
+
+    def forward(self, hidden_BD: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class Hidden(Context):
+    """h_t as it is: already computed, slightly stale, shared by all offsets."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        pass
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+
+    def forward(self, hidden_BD: Tensor) -> Tensor:
+        return hidden_BD[:, None]
+
+
+class Residual(Context):
+    """h_t through one residual block per offset: h + SiLU(W_k h + b_k), identity at the start.
+
+    Source: Cai et al. 2024, Medusa, section 2.1.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        num_drafts: int = 5  # one block for each offset
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.max_drafts = config.num_drafts
+        self.weight_KDD = nn.Parameter(torch.zeros(config.num_drafts, shape.hidden_size, shape.hidden_size))
+        self.bias_KD = nn.Parameter(torch.zeros(config.num_drafts, shape.hidden_size))
+
+    def forward(self, hidden_BD: Tensor) -> Tensor:
+        inner_BKD = torch.einsum("bd,kde->bke", hidden_BD, self.weight_KDD) + self.bias_KD
+        return hidden_BD[:, None] + F.silu(inner_BKD)

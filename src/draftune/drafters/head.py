@@ -1,0 +1,74 @@
+"""Heads: context and summary become logits over the domain vocabulary."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from draftune.drafters.recent import normalize
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.target.base import TargetParts
+
+
+class Head(nn.Module):
+    """forward(context [N,D], summary [N,width]) -> logits [N,V']."""
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+def lent_rows(parts: TargetParts, vocabulary: Vocabulary) -> tuple[Tensor, Tensor | None]:
+    """The rows [V',D] of the target's LM head for a vocabulary, and their biases [V'] where it has any."""
+    ids = vocabulary.ids.to(parts.head_VD.device)
+    bias_V = None if parts.head_bias_V is None else parts.head_bias_V[ids].detach()
+    return parts.head_VD[ids].detach(), bias_V
+
+
+class TargetHead(Head):
+    """The target's own LM head on the summary, or on the context where nothing recent is kept. Never trained."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        pass
+
+    rows_VD: Tensor
+    bias_V: Tensor | None
+
+    def __init__(self, config: Config, parts: TargetParts, vocabulary: Vocabulary, summary_width: int) -> None:
+        super().__init__()
+        rows_VD, bias_V = lent_rows(parts, vocabulary)
+        self.register_buffer("rows_VD", rows_VD, persistent=False)
+        self.register_buffer("bias_V", bias_V, persistent=False)
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        return F.linear(summary_NW if summary_NW.shape[-1] else context_ND, self.rows_VD, self.bias_V)
+
+
+class MlpHead(Head):
+    """MLP([h; s]) shared over the offsets: h + W_2 SiLU(W_1 [norm(h); s]), then a matrix that starts as LM-head rows.
+
+    It starts near the target's own next-token logits and learns to move them by the recent tokens.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        inner: int = 0  # 0 = twice the target's hidden size
+
+    def __init__(self, config: Config, parts: TargetParts, vocabulary: Vocabulary, summary_width: int) -> None:
+        super().__init__()
+        hidden_size = parts.shape.hidden_size
+        inner = config.inner or 2 * hidden_size
+        self.up = nn.Linear(hidden_size + summary_width, inner)
+        self.down = nn.Linear(inner, hidden_size)
+        rows_VD, bias_V = lent_rows(parts, vocabulary)
+        self.out = nn.Linear(hidden_size, vocabulary.size)
+        with torch.no_grad():
+            self.out.weight.copy_(rows_VD)
+            self.out.bias.copy_(bias_V) if bias_V is not None else self.out.bias.zero_()
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        mixed_ND = self.down(F.silu(self.up(torch.cat([normalize(context_ND), summary_NW], dim=-1))))
+        return self.out(context_ND + mixed_ND)

@@ -1,0 +1,205 @@
+"""Recent-token models: tiny language models over the anchor and the tokens drafted so far.
+
+Each has two faces that are tested equal: `start` and `step` for drafting, `unroll` for training on all windows at
+once. `start` gets the context of the first offset; `step` reads one token's embedding a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from draftune import errors
+from draftune.target.base import TargetShape
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+
+def normalize(x: Tensor) -> Tensor:
+    """x with root-mean-square 1 over its last dimension, computed in fp32 or wider; targets differ in scale."""
+    return F.rms_norm(x, x.shape[-1:], eps=1e-6)
+
+
+class Recent(nn.Module):
+    """start(context [B,D]) -> state; step(state, x [B,E]) -> state, summary [B,width]; unroll -> [N,K,width]."""
+
+    width: int = 0  # of a summary; 0 = recent tokens are ignored
+
+    def start(self, context_BD: Tensor) -> Any:
+        raise NotImplementedError
+
+    def step(self, state: Any, x_BE: Tensor) -> tuple[Any, Tensor]:
+        raise NotImplementedError
+
+    def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
+        """Summaries after 1, 2, .. K tokens. The obvious way; parts with a faster one override it."""
+        state, summaries = self.start(context_ND), []
+        for x_NE in x_NKE.unbind(1):
+            state, summary_ND = self.step(state, x_NE)
+            summaries.append(summary_ND)
+        return torch.stack(summaries, dim=1)
+
+
+class Nothing(Recent):
+    """No recent tokens: every draft is a guess from the context alone, as in Medusa."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        pass
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+
+    def start(self, context_BD: Tensor) -> None:
+        return None
+
+    def step(self, state: None, x_BE: Tensor) -> tuple[None, Tensor]:
+        return None, x_BE[:, :0]
+
+
+class Recurrent(Recent):
+    """RNN, GRU or LSTM that starts from zero at each round; its summary is its last hidden state."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        cell: Cell = "lstm"
+        width: int = 0  # 0 = the target's hidden size
+
+        def __post_init__(self) -> None:
+            if self.width < 0:
+                raise errors.ConfigError(
+                    doing="building a recurrent drafter", met=f"width {self.width}", todo="give a width of 1 or more"
+                )
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.width = config.width or shape.hidden_size
+        self.cell: Cell = config.cell
+        layer = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}[config.cell]
+        self.layer = layer(shape.hidden_size, self.width, batch_first=True)
+        if config.cell == "lstm":
+            with torch.no_grad():  # remember by default
+                self.layer.bias_ih_l0[self.width : 2 * self.width].fill_(1.0)
+
+    def start(self, context_BD: Tensor) -> tuple[Tensor, Tensor]:
+        zeros = context_BD.new_zeros(context_BD.shape[0], self.width)
+        return zeros, zeros
+
+    def step(self, state: tuple[Tensor, Tensor], x_BE: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        memory, hidden = state
+        layer = self.layer
+        from_x = F.linear(x_BE, layer.weight_ih_l0, layer.bias_ih_l0)  # type: ignore[arg-type]
+        from_h = F.linear(hidden, layer.weight_hh_l0, layer.bias_hh_l0)  # type: ignore[arg-type]
+        memory, hidden = _CELLS[self.cell](from_x, from_h, memory, hidden)
+        return (memory, hidden), hidden
+
+    def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
+        return self.layer(x_NKE)[0]
+
+
+def _rnn(from_x: Tensor, from_h: Tensor, memory: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    return memory, torch.tanh(from_x + from_h)
+
+
+def _gru(from_x: Tensor, from_h: Tensor, memory: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    reset_x, update_x, new_x = from_x.chunk(3, dim=-1)
+    reset_h, update_h, new_h = from_h.chunk(3, dim=-1)
+    update = torch.sigmoid(update_x + update_h)
+    new = torch.tanh(new_x + torch.sigmoid(reset_x + reset_h) * new_h)
+    return memory, new + update * (hidden - new)
+
+
+def _lstm(from_x: Tensor, from_h: Tensor, memory: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    keep_in, forget, new, out = (from_x + from_h).chunk(4, dim=-1)
+    memory = torch.sigmoid(forget) * memory + torch.sigmoid(keep_in) * torch.tanh(new)
+    return memory, torch.sigmoid(out) * torch.tanh(memory)
+
+
+_CELLS = {"rnn": _rnn, "gru": _gru, "lstm": _lstm}
+
+
+class State(Recent):
+    """A gated state of the target's width that starts as h_t itself and is read by the target's own LM head.
+
+    s_k = z * s_{k-1} + (1 - z) * c with gates and the candidate c computed from the token and the normalised state.
+    c is not squashed, since the final-norm output that it replaces has no bound. One vector is the whole memory, so
+    the form fits engines that feed one hidden vector back.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        inner: int = 0  # width inside the candidate; 0 = twice the target's hidden size
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.width = shape.hidden_size
+        inner = config.inner or 2 * self.width
+        self.gates = nn.Linear(2 * self.width, 2 * self.width)
+        self.up = nn.Linear(2 * self.width, inner)
+        self.down = nn.Linear(inner, self.width)
+
+    def start(self, context_BD: Tensor) -> Tensor:
+        return context_BD
+
+    def step(self, state: Tensor, x_BE: Tensor) -> tuple[Tensor, Tensor]:
+        known = normalize(state)
+        keep, reset = torch.sigmoid(self.gates(torch.cat([x_BE, known], dim=-1))).chunk(2, dim=-1)
+        candidate = self.down(F.silu(self.up(torch.cat([x_BE, reset * known], dim=-1))))
+        state = keep * state + (1 - keep) * candidate
+        return state, state
+
+
+class Fixed(Recent):
+    """One transformer layer whose attention weights depend on the offset only: nothing is compared at run time.
+
+    Head h mixes the last tokens with weights softmax(a_h[0], .., a_h[j]) where a_h[i] belongs to the token i steps
+    back; then a feed-forward block. Both blocks are residual.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        heads: int = 8
+        window: int = 16  # tokens looked back; older ones are out of sight
+        inner: int = 0  # feed-forward width; 0 = twice the target's hidden size
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.width, self.window = shape.hidden_size, config.window
+        self.heads = _largest_divisor(self.width, config.heads)
+        inner = config.inner or 2 * self.width
+        self.scores_HW = nn.Parameter(-0.5 * torch.arange(config.window, dtype=torch.float32).repeat(self.heads, 1))
+        self.values = nn.Linear(self.width, self.width)
+        self.mix = nn.Linear(self.width, self.width)
+        self.up = nn.Linear(self.width, inner)
+        self.down = nn.Linear(inner, self.width)
+
+    def start(self, context_BD: Tensor) -> Tensor:
+        return context_BD.new_zeros(context_BD.shape[0], 0, self.width)
+
+    def step(self, state: Tensor, x_BE: Tensor) -> tuple[Tensor, Tensor]:
+        state = torch.cat([state, self.values(x_BE)[:, None]], dim=1)[:, -self.window :]
+        past_BJHE = state.flip(1).unflatten(-1, (self.heads, -1))  # newest first
+        weights_HJ = torch.softmax(self.scores_HW[:, : past_BJHE.shape[1]], dim=-1)
+        return state, self._blocks(x_BE, torch.einsum("hj,bjhe->bhe", weights_HJ, past_BJHE).flatten(1))
+
+    def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
+        """All offsets in one product with a [H,K,K] matrix of fixed weights, lower triangular."""
+        num_tokens = x_NKE.shape[1]
+        offset_KK = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)[None]
+        seen_KK = ((offset_KK >= 0) & (offset_KK < self.window)).to(x_NKE.device)
+        scores_HKK = self.scores_HW[:, offset_KK.clamp(0, self.window - 1).to(x_NKE.device)]
+        weights_HKK = torch.softmax(scores_HKK.masked_fill(~seen_KK, float("-inf")), dim=-1)
+        values_NKHE = self.values(x_NKE).unflatten(-1, (self.heads, -1))
+        return self._blocks(x_NKE, torch.einsum("hkj,njhe->nkhe", weights_HKK, values_NKHE).flatten(2))
+
+    def _blocks(self, x: Tensor, mixed: Tensor) -> Tensor:
+        x = x + self.mix(mixed)
+        return x + self.down(F.silu(self.up(normalize(x))))
+
+
+def _largest_divisor(number: int, at_most: int) -> int:
+    return next(candidate for candidate in range(min(number, at_most), 0, -1) if number % candidate == 0)

@@ -1,0 +1,102 @@
+"""Drafters on disk: config.json says what to build, model.safetensors holds what was trained and the vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+
+from draftune import config as configs
+from draftune import errors
+from draftune.drafters.base import Config, Drafter
+from draftune.drafters.table import DRAFTERS
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.target.base import TargetParts, TargetShape
+
+VOCABULARY_IDS = "vocabulary_ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrafterCard:
+    """What is known of a stored drafter beside its weights."""
+
+    name: str
+    config: Config
+    extra: Mapping[str, Any] = field(default_factory=dict)  # what the writer added, such as the target's fingerprint
+
+
+def save(
+    drafter: Drafter,
+    name: str,
+    config: Config,
+    folder: Path,
+    *,
+    shape: TargetShape,
+    vocabulary: Vocabulary,
+    extra: Mapping[str, Any] | None = None,
+) -> None:
+    """Write a drafter into a folder that exists. Raises StorageError where it cannot be written whole."""
+    settings = {
+        "drafter": name,
+        "config": configs.to_dict(config),
+        "target": configs.to_dict(shape),
+        "extra": dict(extra or {}),
+    }
+    tensors = {key: value.detach().cpu().contiguous() for key, value in drafter.state_dict().items()}
+    tensors[VOCABULARY_IDS] = vocabulary.ids.cpu()
+    try:
+        safetensors.torch.save_file(tensors, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
+    except (OSError, safetensors.SafetensorError) as error:
+        raise errors.StorageError(
+            doing=f"saving the drafter to {folder}", met=str(error), todo="free some space"
+        ) from error
+
+
+def load(folder: Path, parts: TargetParts) -> tuple[Drafter, DrafterCard]:
+    """The drafter in a folder, built for the target that lends `parts`, in the precision it was trained in.
+
+    Raises StorageError for a damaged folder, MismatchError where width or vocabulary are another target's.
+    """
+    settings, tensors = _read(folder)
+    _check_shape(folder, TargetShape(**settings["target"]), parts.shape)
+    doing = f"loading the drafter in {folder}"
+    make = DRAFTERS.load(settings["drafter"])
+    config = configs.make(type(make()), settings["config"], doing=doing)
+    vocabulary = Vocabulary(tensors.pop(VOCABULARY_IDS), parts.shape.vocab_size)
+    drafter = config.build(parts, vocabulary)
+    try:
+        drafter.load_state_dict(tensors, strict=True)
+    except RuntimeError as error:
+        met = str(error).split("\n", 1)[-1].strip()
+        raise errors.MismatchError(doing=doing, met=met, todo="use the weights that belong to this config") from error
+    return drafter.to(parts.head_VD.device).eval(), DrafterCard(
+        name=settings["drafter"], config=config, extra=settings["extra"]
+    )
+
+
+def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    try:
+        settings = json.loads((folder / "config.json").read_text())
+        tensors = safetensors.torch.load_file(folder / "model.safetensors")
+    except (OSError, ValueError, safetensors.SafetensorError) as error:
+        raise errors.StorageError(
+            doing=f"loading the drafter in {folder}", met=str(error), todo="give a folder that draftune wrote"
+        ) from error
+    return settings, tensors
+
+
+def _check_shape(folder: Path, trained: TargetShape, given: TargetShape) -> None:
+    for name, what in (("hidden_size", "width"), ("vocab_size", "vocabulary")):
+        if getattr(trained, name) != getattr(given, name):
+            raise errors.MismatchError(
+                doing=f"loading the drafter in {folder}",
+                met=f"trained for a target of {what} {getattr(trained, name)}, met one of {getattr(given, name)}",
+                todo="load it with the target of its own bundle",
+            )
