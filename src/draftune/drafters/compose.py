@@ -48,7 +48,10 @@ class ComposedConfig(Config):
     head: Part = Part(kind="mlp")
 
     def build(self, parts: TargetParts, vocabulary: Vocabulary) -> ComposedDrafter:
-        return ComposedDrafter(self, parts, vocabulary)
+        context: Context = self.context.build(CONTEXTS, parts.shape)
+        recent: Recent = self.recent.build(RECENTS, parts.shape)
+        head: Head = self.head.build(HEADS, parts, vocabulary, recent.width)
+        return ComposedDrafter(context, recent, head, parts=parts, vocabulary=vocabulary)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,12 +65,11 @@ class State:
 class ComposedDrafter(Drafter):
     """Context once a round, one recent step and one head product a draft token."""
 
-    def __init__(self, config: ComposedConfig, parts: TargetParts, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, context: Context, recent: Recent, head: Head, *, parts: TargetParts, vocabulary: Vocabulary
+    ) -> None:
         super().__init__()
-        self.vocabulary = vocabulary
-        self.context: Context = config.context.build(CONTEXTS, parts.shape)
-        self.recent: Recent = config.recent.build(RECENTS, parts.shape)
-        self.head: Head = config.head.build(HEADS, parts, vocabulary, self.recent.width)
+        self.context, self.recent, self.head, self.vocabulary = context, recent, head, vocabulary
         self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
         wide = parts.head_VD.dtype == torch.float64
         self.to(parts.head_VD.device, torch.float64 if wide else torch.float32)

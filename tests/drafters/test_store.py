@@ -1,0 +1,84 @@
+"""A drafter comes back from disk as it was, and only for the target it belongs to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from draftune import config as configs
+from draftune import errors
+from draftune.decode.loop import Decoder
+from draftune.drafters import store
+from draftune.drafters.table import DRAFTERS
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.target.tiny import tiny
+from draftune.types import Request
+
+NAMES = list(DRAFTERS.entries())
+
+
+def stored(name: str, folder: Path):
+    target, vocabulary = tiny(), Vocabulary(torch.arange(3, 30), 64)
+    config = DRAFTERS.load(name)()
+    drafter = config.build(target.parts(), vocabulary)
+    store.save(drafter, name, config, folder, shape=target.shape, vocabulary=vocabulary, extra={"tau": 2.5})
+    return target, drafter
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_drafter_comes_back_as_it_was(name: str, tmp_path: Path) -> None:
+    target, drafter = stored(name, tmp_path)
+    loaded, card = store.load(tmp_path, target.parts())
+    assert (card.name, card.extra, card.config) == (name, {"tau": 2.5}, DRAFTERS.load(name)())
+    assert loaded.state_dict().keys() == drafter.state_dict().keys()
+    for key, tensor in drafter.state_dict().items():
+        assert torch.equal(tensor, loaded.state_dict()[key])
+    request = Request(id="a", prompt=(4, 5, 6), max_new_tokens=8)
+    assert Decoder(target.runner(), loaded).generate([request]) == Decoder(target.runner(), drafter).generate([request])
+
+
+def test_nothing_that_the_target_lends_is_stored(tmp_path: Path) -> None:
+    stored("semiar-state", tmp_path)
+    import safetensors.torch
+
+    tensors = safetensors.torch.load_file(tmp_path / "model.safetensors")
+    assert not [key for key, tensor in tensors.items() if 27 in tensor.shape and key != store.VOCABULARY_IDS]
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"hidden_size": 16}, "trained for a target of width 32, met one of 16"),
+        ({"vocab_size": 80}, "trained for a target of vocabulary 64, met one of 80"),
+    ],
+)
+def test_a_drafter_of_another_target_is_refused(settings: dict, sentence: str, tmp_path: Path) -> None:
+    stored("semiar-gru", tmp_path)
+    with pytest.raises(errors.MismatchError, match=sentence):
+        store.load(tmp_path, tiny("llama", **settings).parts())
+
+
+def test_damaged_folders_say_so(tmp_path: Path) -> None:
+    target, _ = stored("semiar-gru", tmp_path)
+    with pytest.raises(errors.StorageError, match="give a folder that draftune wrote"):
+        store.load(tmp_path / "nowhere", target.parts())
+    weights = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    with pytest.raises(errors.StorageError, match="loading the drafter in"):
+        store.load(tmp_path, target.parts())
+
+
+def test_settings_are_checked_by_the_part_that_owns_them() -> None:
+    config = DRAFTERS.load("semiar-lstm")()
+    parts, vocabulary = tiny().parts(), Vocabulary.full(64)
+    narrow = configs.override(config, ["recent.settings.width=8"], doing="choosing a drafter")
+    assert narrow.build(parts, vocabulary).recent.width == 8
+    wrong = configs.override(config, ["recent.settings.wdith=8"], doing="choosing a drafter")
+    with pytest.raises(errors.ConfigError, match=r"unknown setting 'wdith'; did you mean 'width'\?"):
+        wrong.build(parts, vocabulary)
+    with pytest.raises(
+        errors.UnknownNameError, match=r"drafter 'semiar-lstn': no such name; did you mean 'semiar-lstm'\?"
+    ):
+        DRAFTERS.load("semiar-lstn")
