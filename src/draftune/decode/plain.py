@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -11,7 +11,7 @@ from draftune.decode.judge import Judge, Rule
 from draftune.decode.row import Row
 from draftune.decode.stops import Detokenize
 from draftune.target.base import Runner
-from draftune.types import Completion, Request
+from draftune.types import Completion, Request, Token
 
 
 class PlainDecoder:
@@ -22,25 +22,40 @@ class PlainDecoder:
         self.rule: Rule = rule
         self.clock = Clock(runner.device)
 
-    @torch.inference_mode()
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """The finished requests, in their order, decoded as one batch."""
-        runner, clock = self.runner, self.clock
-        rows = [Row(request, self.detokenize, runner.shape.max_length) for request in requests]
-        with clock.whole():
-            judge = Judge(requests, self.rule, runner.shape.vocab_size, runner.device)
-            runner.open(len(rows), max(len(r.prompt) + r.max_new_tokens for r in requests), ())
-            with clock.phase("prefill"):
-                logits_BV = runner.prefill([request.prompt for request in requests]).logits[:, -1]
-            for index in range(max(request.max_new_tokens for request in requests)):
-                token_B = judge.first(logits_BV, torch.full((len(rows),), index, device=runner.device))
-                for row, token in zip(rows, token_B.tolist(), strict=True):
-                    if not row.finish_reason:
-                        row.take([token], num_accepted=0, num_drafted=0, round_number=index)
-                active_B = torch.tensor([int(not row.finish_reason) for row in rows], device=runner.device)
-                if not active_B.any():
-                    break
-                with clock.phase("verify"):
-                    logits_BV = runner.forward(token_B[:, None]).logits[:, -1]
-                runner.commit(active_B)
+        rows = self._rows(requests)
+        for _ in self._decode(rows):
+            pass
         return [row.completion() for row in rows]
+
+    def stream(self, requests: Sequence[Request]) -> Iterator[list[Token]]:
+        """The token of each unfinished row, forward by forward."""
+        return self._decode(self._rows(requests))
+
+    def _rows(self, requests: Sequence[Request]) -> list[Row]:
+        return [Row(request, self.detokenize, self.runner.shape.max_length) for request in requests]
+
+    def _decode(self, rows: list[Row]) -> Iterator[list[Token]]:
+        runner, requests = self.runner, [row.request for row in rows]
+        judge = Judge(requests, self.rule, runner.shape.vocab_size, runner.device)
+        with self.clock.whole():
+            runner.open(len(rows), max(len(r.prompt) + r.max_new_tokens for r in requests), ())
+            with self.clock.phase("prefill"):
+                logits_BV = runner.prefill([r.prompt for r in requests], [r.id for r in requests]).logits[:, -1]
+        for index in range(max(request.max_new_tokens for request in requests)):
+            with self.clock.whole(), torch.inference_mode():
+                token_B = judge.first(logits_BV, torch.full((len(rows),), index, device=runner.device))
+                emitted = [
+                    row.take([token], num_accepted=0, num_drafted=0, round_number=index)[0]
+                    for row, token in zip(rows, token_B.tolist(), strict=True)
+                    if not row.finish_reason
+                ]
+                active = [int(not row.finish_reason) for row in rows]
+                if any(active):
+                    with self.clock.phase("verify"):
+                        logits_BV = runner.forward(token_B[:, None]).logits[:, -1]
+                    runner.commit(torch.tensor(active, device=runner.device))
+            yield emitted
+            if not any(active):
+                return
