@@ -34,7 +34,7 @@ def make(kind: type[ConfigT], settings: Mapping[str, Any], *, doing: str) -> Con
 
 
 def _convert(hint: Any, value: Any, *, doing: str) -> Any:
-    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and isinstance(value, Mapping):
+    if isinstance(value, Mapping) and _is_config(hint):
         return make(hint, value, doing=doing)
     try:
         adapter = pydantic.TypeAdapter(hint, config=pydantic.ConfigDict(arbitrary_types_allowed=True))
@@ -45,6 +45,10 @@ def _convert(hint: Any, value: Any, *, doing: str) -> Any:
     except pydantic.ValidationError as error:
         met = f"{value!r} does not fit ({error.errors()[0]['msg'].lower()})"
         raise errors.ConfigError(doing=doing, met=met, todo="correct the value") from error
+
+
+def _is_config(hint: Any) -> bool:
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
 
 class DraftuneError(Exception):
@@ -14,8 +16,11 @@ class DraftuneError(Exception):
     """
 
     def __init__(self, *, doing: str, met: str, todo: str) -> None:
-        super().__init__(f"{doing}: {met}; {todo}.")
+        super().__init__(f"{doing}: {met}; {todo}" + ("" if todo.endswith("?") else "."))
         self.doing, self.met, self.todo = doing, met, todo
+
+    def __reduce__(self) -> tuple[Any, ...]:  # keyword-only arguments do not pickle by themselves
+        return partial(type(self), doing=self.doing, met=self.met, todo=self.todo), ()
 
     def __str__(self) -> str:  # KeyError would print the repr
         return str(self.args[0])

@@ -44,7 +44,7 @@ class Registry:
             raise errors.UnknownNameError(
                 doing=f"looking up the {self.kind} {name!r}",
                 met="no such name",
-                todo=errors.nearest(name, self.entries()).rstrip("?") + "?",
+                todo=errors.nearest(name, self.entries()),
             )
         module, _, attribute = entry.path.partition(":")
         return getattr(importlib.import_module(module), attribute)

@@ -1,0 +1,1 @@
+"""Functions that return whole configs, one file a recipe."""

@@ -1,0 +1,1 @@
+"""Strangers ask: HTTP, batching, routing, online adaptation, a page."""

@@ -1,0 +1,153 @@
+"""A target from a folder, a hub id, a .gguf file, an adapter folder or one of the named models."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from draftune import errors
+from draftune.target import anatomy, lora
+from draftune.target import device as devices
+from draftune.target.models import MODELS
+from draftune.target.target import Target
+
+__all__ = ["MODELS", "Progress", "load"]
+
+Progress = Callable[[str, float], None]  # what is being done, and the fraction of it that is
+
+
+def load(source: str, *, dtype: str = "auto", device: str = "auto", progress: Progress | None = None) -> Target:
+    """The target behind `source`, ready to run.
+
+    `dtype` "auto" is bfloat16 where the device computes it natively, float32 elsewhere; `device` "auto" is the first
+    of cuda, mps and cpu that is there. `progress` hears of downloads; without it a bar is drawn on stderr.
+    """
+    place = devices.choose(device)
+    number = devices.precision(dtype, place)
+    path = Path(source).expanduser()
+    if path.is_dir() and lora.is_adapter(path):
+        base = load(_base_of(path), dtype=dtype, device=device, progress=progress)
+        return lora.attach(base, path)
+    if path.is_file():
+        return _from_gguf(path, source, number, place)
+    if path.is_dir():
+        return _from_pretrained(str(path), source, number, place)
+    if source in MODELS.entries():
+        return _from_pretrained(str(MODELS.load(source)(progress)), source, number, place)
+    if source.startswith((".", "/", "~")) or source.count("/") > 1 or source.endswith(".gguf"):
+        raise errors.TargetError(
+            doing=f"loading {source!r}", met="there is no such file or folder", todo="check the path"
+        )
+    return _from_pretrained(source, source, number, place)
+
+
+def _base_of(adapter: Path) -> str:
+    base = json.loads((adapter / "adapter_config.json").read_text()).get("base_model_name_or_path")
+    if not base:
+        raise errors.TargetError(
+            doing=f"loading {str(adapter)!r}",
+            met="it is an adapter that does not name its base model",
+            todo="load the base model and attach the adapter to it",
+        )
+    return base
+
+
+def _from_gguf(path: Path, name: str, dtype: torch.dtype, device: torch.device) -> Target:
+    import transformers
+
+    if path.suffix != ".gguf":
+        raise errors.TargetError(
+            doing=f"loading {name!r}", met="the file is no .gguf", todo="give a model folder, a .gguf file or a hub id"
+        )
+    extra: dict[str, Any] = {"gguf_file": path.name}
+    if hasattr(transformers, "GgufConfig"):  # before it came, weights were always unpacked on loading
+        extra["quantization_config"] = transformers.GgufConfig(dequantize=True)  # packed, no training
+    target = _from_pretrained(str(path.parent), name, dtype, device, gguf_file=path.name, model_extra=extra)
+    if hasattr(target.causal.config, "quantization_config"):
+        del target.causal.config.quantization_config
+    return target
+
+
+def _from_pretrained(
+    place: str,
+    name: str,
+    dtype: torch.dtype,
+    device: torch.device,
+    *,
+    gguf_file: str | None = None,
+    model_extra: dict[str, Any] | None = None,
+) -> Target:
+    from transformers import AutoConfig, AutoTokenizer
+
+    doing, extra = f"loading {name!r}", {"gguf_file": gguf_file} if gguf_file else {}
+    config = _attempt(lambda: AutoConfig.from_pretrained(place, **extra), doing, _hint(place, name))
+    _refuse_other_kinds(config, doing)
+    anatomy.refuse_unserved(config)
+    todo = "add the tokenizer's files to it"
+    tokenizer = _attempt(lambda: AutoTokenizer.from_pretrained(place, **extra), f"{doing}, its tokenizer", todo)
+    model = _weights(place, config, dtype, device, doing, model_extra or {})
+    _settle_pad(tokenizer)
+    return Target(model, tokenizer, name)
+
+
+def _weights(
+    place: str, config: Any, dtype: torch.dtype, device: torch.device, doing: str, extra: dict[str, Any]
+) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    if getattr(config, "attn_logit_softcapping", None):
+        extra = {**extra, "attn_implementation": "eager"}  # sdpa would drop the cap
+    if device.type != "cpu":
+        extra = {**extra, "device_map": {"": device}}
+    todo = "use a complete checkpoint of a decoder-only text model that transformers can load"
+    model, notes = _attempt(
+        lambda: AutoModelForCausalLM.from_pretrained(
+            place, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra
+        ),
+        doing,
+        todo,
+    )
+    missing, odd = sorted(notes["missing_keys"]), sorted(str(key[0]) for key in notes["mismatched_keys"])
+    if missing or odd:  # transformers would fill them with noise
+        met = f"{len(missing)} weights are missing" if missing else f"{len(odd)} weights have other shapes than it says"
+        raise errors.TargetError(doing=doing, met=f"{met}, such as {(missing or odd)[0]!r}", todo=todo)
+    return model.eval().requires_grad_(False)
+
+
+def _attempt(action: Callable[[], Any], doing: str, todo: str) -> Any:
+    try:
+        return action()
+    except errors.DraftuneError:
+        raise
+    except Exception as error:  # transformers raises OSError, ValueError, KeyError, SafetensorError and more
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if "couldn't connect" in first:
+            first = "the hub cannot be reached, and the hub's cache does not hold it"
+        raise errors.TargetError(doing=doing, met=first.rstrip(".: ")[:300], todo=todo) from error
+
+
+def _hint(place: str, name: str) -> str:
+    """What to do about a source without a readable config."""
+    if Path(place).is_dir():
+        return "give a folder with the config, weights and tokenizer of one model"
+    close = errors.nearest(name, MODELS.entries())
+    return close if close.startswith("did you mean") else "check the hub id and the network, or give a folder"
+
+
+def _refuse_other_kinds(config: Any, doing: str) -> None:
+    """Only architectures that end in a causal LM's name; BERT too would load as one, and be nonsense."""
+    kinds = getattr(config, "architectures", None) or []
+    if kinds and not any("CausalLM" in kind or "LMHead" in kind for kind in kinds):
+        raise errors.TargetError(
+            doing=doing, met=f"it is a {kinds[0]}, not a causal language model", todo="use a decoder-only text model"
+        )
+
+
+def _settle_pad(tokenizer: Any) -> None:
+    """Give the tokenizer a pad token that it already has, so that no embedding is resized."""
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token or tokenizer.bos_token

@@ -1,0 +1,1 @@
+"""A target and its drafters learn: joint or one after the other, on gold rows, safe from kills."""

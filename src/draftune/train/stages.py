@@ -1,0 +1,177 @@
+"""The stages of a run: the adapter alone, adapter and drafter together, a drafter on the frozen target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch import Tensor, nn
+
+from draftune.drafters.base import DraftBatch, Drafter
+from draftune.target import lora
+from draftune.target.base import FINAL
+from draftune.target.target import Target
+from draftune.train import features, heldout
+from draftune.train.features import FeatureView
+from draftune.train.loop import Group, Losses, Run, Stage
+from draftune.train.material import Material
+from draftune.train.objective import CrossEntropy
+from draftune.train.plan import Plan
+from draftune.types import Example, Features
+
+Judge = Callable[[Drafter], dict[str, float]]  # held-out tau and alpha_k of a drafter
+
+
+def adapter(target: Target, material: Material, run: Run) -> Stage:
+    """Plain LoRA on the language-model loss."""
+
+    def loss(rows: Sequence[int]) -> Losses:
+        target.model.train()
+        examples = [material.adapter[row] for row in rows]
+        tokens_BT, learned_BT, lengths_B = features.collate(examples, target.device)
+        with run.accelerator.autocast():
+            hidden_BTD = target.hidden(tokens_BT, lengths_B).hidden[:, :, 0]
+            total, count = heldout.lm_loss(target, hidden_BTD, tokens_BT, learned_BT)
+        return Losses(
+            total=total / count, terms={"lm": (float(total.detach()), count)}, num_tokens=_num_tokens(examples)
+        )
+
+    return Stage(
+        name="adapter",
+        plan=_plan(material, run, "adapter"),
+        groups=[Group(name="adapter", parameters=_trainable(target.model), lr=run.config.lr_adapter)],
+        loss=loss,
+        evaluate=lambda progress: likelihood(target, material, run, progress),
+        weights=lambda: lora.adapter_state(target),
+        load=lambda tensors: lora.load_adapter_state(target, dict(tensors)),
+        evaluate_first=True,
+    )
+
+
+def joint(target: Target, drafter: Drafter, material: Material, run: Run) -> Stage:
+    """Adapter and drafter in the same steps: L = (1 - lambda) L_LM + lambda sum_k w_k CE_k."""
+    config = run.config
+
+    def loss(rows: Sequence[int]) -> Losses:
+        target.model.train()
+        drafter.train()
+        examples = [material.adapter[row] for row in rows]
+        tokens_BT, learned_BT, lengths_B = features.collate(examples, target.device)
+        with run.accelerator.autocast():
+            heard = target.hidden(tokens_BT, lengths_B, tuple(sorted({FINAL, *drafter.taps})))
+            total, count = heldout.lm_loss(target, heard.tap(FINAL), tokens_BT, learned_BT)
+        batch = DraftBatch(
+            tokens=tokens_BT,
+            learned=learned_BT,
+            lengths=lengths_B,
+            features=_lend(heard, drafter.taps, attached=config.draft_gradient_to_adapter),
+        )
+        objective = CrossEntropy(config.num_drafts, config.decay)
+        with run.accelerator.autocast():
+            draft_loss = drafter.loss(batch, objective)
+        return Losses(
+            total=(1 - config.draft_weight) * total / count + config.draft_weight * draft_loss,
+            terms={"lm": (float(total.detach()), count), "draft": (float(draft_loss.detach()), 1)}
+            | objective.metrics(),
+            num_tokens=_num_tokens(examples),
+        )
+
+    def evaluate(progress: float) -> dict[str, float]:
+        found = likelihood(target, material, run, progress)
+        return found | own_answers(target, material, run, drafter)(drafter) if progress > 0 else found
+
+    return Stage(
+        name="joint",
+        plan=_plan(material, run, "joint"),
+        groups=[
+            Group(name="adapter", parameters=_trainable(target.model), lr=config.lr_adapter),
+            Group(name="drafter", parameters=_trainable(drafter), lr=config.lr_drafter),
+        ],
+        loss=loss,
+        evaluate=evaluate,
+        weights=lambda: _prefixed("adapter.", lora.adapter_state(target)) | _prefixed("drafter.", drafter.state_dict()),
+        load=lambda tensors: _load_joint(target, drafter, tensors),
+        evaluate_first=True,
+    )
+
+
+def drafter(name: str, module: Drafter, view: FeatureView, plan: Plan, judge: Judge, run: Run) -> Stage:
+    """One drafter on the features of the frozen target (lambda = 1)."""
+    config = run.config
+
+    def loss(rows: Sequence[int]) -> Losses:
+        module.train()
+        batch = view.batch(rows)
+        objective = CrossEntropy(config.num_drafts, config.decay)
+        with run.accelerator.autocast():
+            total = module.loss(batch, objective)
+        return Losses(total=total, terms=objective.metrics(), num_tokens=int(batch.learned.sum()))
+
+    return Stage(
+        name=f"drafter:{name}",
+        plan=plan,
+        groups=[Group(name="drafter", parameters=_trainable(module), lr=config.lr_drafter)],
+        loss=loss,
+        evaluate=lambda progress: judge(module),
+        weights=module.state_dict,
+        load=lambda tensors: _load(module, tensors),
+        minutes=config.drafter_minutes,
+        borrowed_s=lambda: view.borrowed_s,
+    )
+
+
+def likelihood(target: Target, material: Material, run: Run, progress: float) -> dict[str, float]:
+    """Held-out nll per learned token: of all validation rows at both ends, of a few between."""
+    rows = material.validation if progress in (0, 1) else material.validation[: run.config.eval_rows]
+    if not rows:
+        return {}
+    total, count = heldout.nll(target, rows)
+    return {"nll": total / count}
+
+
+def own_answers(target: Target, material: Material, run: Run, *drafters: Drafter) -> Judge:
+    """A judge of drafters on what the target itself answers now; the texts and features are made once."""
+    answers = heldout.answer(target, material.requests) if material.requests else []
+    whole = any(module.needs_prompt_features for module in drafters)
+    heard = {taps: heldout.listen(target, answers, taps, whole=whole) for taps in {module.taps for module in drafters}}
+
+    def judge(module: Drafter) -> dict[str, float]:
+        batches = heard[module.taps]
+        return heldout.figures(heldout.acceptance(module, batches, answers, run.config.num_drafts))
+
+    return judge
+
+
+def _plan(material: Material, run: Run, name: str) -> Plan:
+    config = run.config
+    lengths = [len(example.tokens) for example in material.adapter]
+    return Plan(lengths, config.adapter_epochs, config.batch_size, config.max_batch_tokens, config.seed, name)
+
+
+def _lend(heard: Features, taps: tuple[int, ...], *, attached: bool) -> Features:
+    hidden = heard.hidden[:, :, [heard.taps.index(tap) for tap in taps]]
+    return Features(ids=heard.ids, hidden=hidden if attached else hidden.detach(), taps=taps)
+
+
+def _trainable(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _num_tokens(examples: Sequence[Example]) -> int:
+    return sum(len(example.tokens) for example in examples)
+
+
+def _prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {prefix + name: tensor for name, tensor in tensors.items()}
+
+
+def _without(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _load(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    module.load_state_dict(dict(tensors), strict=True)
+
+
+def _load_joint(target: Target, module: Drafter, tensors: Mapping[str, Tensor]) -> None:
+    lora.load_adapter_state(target, _without("adapter.", tensors))
+    _load(module, _without("drafter.", tensors))
