@@ -128,7 +128,8 @@ def train(job: Job, work: Path) -> None:
 
     task, target, run = open_task(job.spec), load(job.model), work / "run"
     settings = {"drafters": job.drafters, "adapter_rows": job.adapter_rows}
-    config = TrainConfig(**settings, drafter_minutes=job.minutes, num_drafts=job.num_drafts)
+    epochs = 12  # more than the minutes allow: the clock ends the training, and the learning rate with it
+    config = TrainConfig(**settings, drafter_epochs=epochs, drafter_minutes=job.minutes, num_drafts=job.num_drafts)
     base, begun = target.fingerprint(), (run / "train" / "stages").exists()
     trained = tune(target, task, config, folder=run, resume=begun, console=Console(stderr=True))
     packed = {

@@ -39,7 +39,7 @@ class Registry:
 
     def load(self, name: str) -> Any:
         """The object behind `name`; raises UnknownNameError with the nearest known name."""
-        entry = self.entries().get(name)
+        entry = self._builtin.get(name) or self.entries().get(name)  # no other package is asked for a built-in
         if entry is None:
             raise errors.UnknownNameError(
                 doing=f"looking up the {self.kind} {name!r}",

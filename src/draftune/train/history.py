@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from draftune.train import files
+from draftune import storage
 
 Record = dict[str, Any]
 
@@ -25,19 +25,16 @@ class History:
         """Add records that were saved before, and write the file anew."""
         self.records += records
         text = "".join(json.dumps(record) + "\n" for record in self.records)
-        files.write(self.path, text.encode(), doing=_doing(self.path))
+        storage.write(self.path, text.encode(), doing=_doing(self.path))
 
     def add(self, record: Record) -> None:
         """Append one record with one write. Raises StorageError where it cannot be written."""
         self.records.append(record)
         line = (json.dumps(record) + "\n").encode()
-        try:
-            with open(self.path, "ab", buffering=0) as file:
-                file.write(line)
-                if record["kind"] == "evaluation":
-                    os.fsync(file.fileno())
-        except OSError as error:
-            raise files.refusal(error, _doing(self.path), len(line)) from error
+        with storage.reporting(_doing(self.path)), open(self.path, "ab", buffering=0) as file:
+            file.write(line)
+            if record["kind"] == "evaluation":
+                os.fsync(file.fileno())
 
     def of(self, stage: str) -> list[Record]:
         """The records of one stage."""

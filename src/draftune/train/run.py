@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from draftune import config as configs
-from draftune import errors
+from draftune import errors, storage
 from draftune.data.task import Task
 from draftune.drafters.base import Config, Drafter
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target import lora
 from draftune.target.target import Target
-from draftune.train import device, estimate, files, loop, plan, provenance, seed, stages
+from draftune.train import device, estimate, loop, plan, provenance, seed, stages
 from draftune.train.checkpoint import Snapshot
 from draftune.train.config import FREE_SETTINGS, TrainConfig
 from draftune.train.estimate import Estimate
@@ -121,7 +121,7 @@ def _open(
     identity["precision"] = [str(target.dtype), chosen]
     accelerator = device.accelerator(config, target.device, target.dtype, folder / "train")
     card = provenance.card(config, target, task.name, data_hash) | {"fingerprint": identity["target"]}
-    files.write(folder / "run.json", (json.dumps(card, indent=2) + "\n").encode(), doing="writing run.json")
+    storage.write(folder / "run.json", (json.dumps(card, indent=2) + "\n").encode(), doing="writing run.json")
     device.start_trackers(accelerator, settings)
     return Run(
         config=config,

@@ -10,19 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from draftune.export import folder as folders
+from draftune import errors, storage
 
 
 def fill(folder: Path, text: str) -> None:
     """Make `folder` hold one file of `text`."""
-    with folders.replacing(folder) as partial:
+    with storage.replacing(folder, doing="filling") as partial:
         (partial / "inner").mkdir()
         (partial / "inner" / "file").write_text(text)
 
 
 def fill_half(folder: Path) -> None:
     """Begin to fill `folder` and fail."""
-    with folders.replacing(folder) as partial:
+    with storage.replacing(folder, doing="filling") as partial:
         (partial / "file").write_text("half")
         raise RuntimeError("half way")
 
@@ -61,7 +61,7 @@ def test_the_old_one_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return rename(self, target)
 
     monkeypatch.setattr(Path, "rename", second_fails)
-    with pytest.raises(OSError, match="no"):
+    with pytest.raises(errors.StorageError, match="filling: no; check the folder"):
         fill(place, "two")
     assert content(place) == "one"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
@@ -70,7 +70,7 @@ def test_the_old_one_cannot_be_moved(tmp_path: Path, monkeypatch: pytest.MonkeyP
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from draftune.export import folder as folders
+from draftune import storage
 place, moment = Path(sys.argv[1]), int(sys.argv[2])
 calls, rename = [], Path.rename
 def dying(self, target):
@@ -79,7 +79,7 @@ def dying(self, target):
     calls.append(target)
     return rename(self, target)
 Path.rename = dying
-with folders.replacing(place) as partial:
+with storage.replacing(place, doing="filling") as partial:
     (partial / "inner").mkdir()
     (partial / "inner" / "file").write_text("two")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -93,7 +93,7 @@ def test_killed(tmp_path: Path, moment: int, left: str) -> None:
     fill(place, "one")
     dead = subprocess.run([sys.executable, "-c", KILLED, str(place), str(moment)], check=False, env={**os.environ})
     assert dead.returncode == -signal.SIGKILL
-    folders.settle(place)
+    storage.settle(place)
     assert content(place) == left
     fill(place, "three")
     assert content(place) == "three"
