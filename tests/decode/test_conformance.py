@@ -7,11 +7,14 @@ drafts the target's own.
 from __future__ import annotations
 
 import itertools
+import random
+import secrets
 from functools import cache
 
 import pytest
 import torch
 
+from draftune import errors
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
 from draftune.decode.tally import Tally
@@ -178,18 +181,39 @@ def chi_square_z(observed: torch.Tensor, law: torch.Tensor) -> float:
 
 @pytest.mark.parametrize(("chance", "trimmed"), HELP)
 @pytest.mark.parametrize("name", NAMES)
-def test_sampled_rejection_has_the_law_of_the_target(name: str, chance: float, trimmed: bool) -> None:
+def test_sampled_rejection_has_the_law_of_the_target(
+    name: str, chance: float, trimmed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(secrets, "randbits", random.Random(0).getrandbits)  # rows without a seed, the same every time
+
     def oracle(row: int, emitted) -> torch.Tensor:
         return small_logits()[tuple(emitted)]
 
     inner = drafter(name, SMALL, trimmed)
     helped = Helped(inner, oracle, chance) if chance else inner
-    requests = [
-        Request(id=str(n), prompt=(5, 6), max_new_tokens=LENGTH + 1, temperature=1.5, seed=n) for n in range(TRIALS)
-    ]
+    requests = [Request(id=str(n), prompt=(5, 6), max_new_tokens=LENGTH + 1, temperature=1.5) for n in range(TRIALS)]
     decoder = Decoder(target(SMALL).runner(), helped, DecodeConfig(num_drafts=2, rule="rejection"))
     observed = torch.zeros([SMALL] * LENGTH, dtype=torch.float64)
     for completion in decoder.generate(requests):
         observed[completion.tokens[:LENGTH]] += 1
     assert chi_square_z(observed.sum(-1), small_law().sum(-1)) < 4
     assert chi_square_z(observed.sum(0), small_law().sum(0)) < 4
+
+
+@pytest.mark.parametrize("seeded", [False, True])
+def test_plain_sampling_has_the_law_of_the_target(seeded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(secrets, "randbits", random.Random(0).getrandbits)
+    requests = [
+        Request(id=str(n), prompt=(5, 6), max_new_tokens=LENGTH, temperature=1.5, seed=n if seeded else None)
+        for n in range(TRIALS)
+    ]
+    observed = torch.zeros([SMALL] * LENGTH, dtype=torch.float64)
+    for completion in PlainDecoder(target(SMALL).runner()).generate(requests):
+        observed[completion.tokens] += 1
+    assert chi_square_z(observed.sum(-1), small_law().sum(-1)) < 4
+    assert chi_square_z(observed.sum(0), small_law().sum(0)) < 4
+
+
+def test_a_seeded_text_is_never_left_to_rejection() -> None:
+    with pytest.raises(errors.ConfigError, match="a seeded text is made by 'match'; leave out the seed, or the rule"):
+        decode("semiar-gru", batch(0.9), "rejection", 0.0)

@@ -134,14 +134,16 @@ def make_requests(target: Target, task: Task, config: BenchConfig) -> list[Reque
 
 def detokenizer(target: Target) -> Detokenize:
     """From token ids to text, special tokens left out."""
-    return lambda tokens: target.tokenizer.decode(list(tokens), skip_special_tokens=True)
+    return lambda tokens: target.tokenizer.decode(
+        list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False
+    )
 
 
 def make_contenders(target: Target, drafters: Mapping[str, Drafter], config: BenchConfig) -> list[Contender]:
     """Plain decoding and one decoder for each drafter, on one runner."""
     runner, detokenize = target.runner(), detokenizer(target)
     settings = DecodeConfig(num_drafts=config.num_drafts, rule=config.rule)
-    speakers: dict[str, Speaker] = {PLAIN: PlainDecoder(runner, detokenize, config.rule)}
+    speakers: dict[str, Speaker] = {PLAIN: PlainDecoder(runner, detokenize)}
     speakers |= {name: Decoder(runner, drafter, settings, detokenize) for name, drafter in drafters.items()}
     return [Contender(name, speaker, target.device) for name, speaker in speakers.items()]
 

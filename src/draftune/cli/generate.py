@@ -63,9 +63,9 @@ def _prompt(prompt: str | None, file: Path | None) -> str:
     if prompt is not None and file is not None:
         raise errors.ConfigError(doing="reading the prompt", met="both a prompt and --file", todo="give one of them")
     if file is not None:
-        prompt = _read(file)
+        prompt = _read(file).removesuffix("\n")
     elif prompt is None and not sys.stdin.isatty():
-        prompt = sys.stdin.read()
+        prompt = sys.stdin.read().removesuffix("\n")
     if not prompt or not prompt.strip():
         raise errors.ConfigError(
             doing="reading the prompt", met="no text", todo="give it as an argument, by --file or on stdin"

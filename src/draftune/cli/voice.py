@@ -80,7 +80,7 @@ def open_bundle(folder: Path, *, drafter: str | None, dtype: str, device: str, b
     card = bundles.read_card(folder)
     names = [] if drafter == NO_DRAFTER else [drafter or card.drafter]
     bundle = bundles.read(folder, dtype=dtype, device=device, base=base, drafters=names)
-    return dataclasses.replace(bundle, target=lora.merge(bundle.target)) if card.adapter else bundle
+    return dataclasses.replace(bundle, target=lora.merge(bundle.target, keep=False)) if card.adapter else bundle
 
 
 def speak(voice: Voice, request: Request) -> Iterator[tuple[str, list[Token]]]:

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from draftune import errors
 from draftune.decode import noise, rules, sampling
 from draftune.types import Draft, Request, Verdict
 
@@ -96,4 +97,10 @@ def _offsets(tokens_BK: Tensor, round_number: int) -> Tensor:
 def _rejects(request: Request, rule: Rule) -> bool:
     if request.temperature <= 0 or rule == "match":
         return False
-    return rule == "rejection" or request.seed is None
+    if rule == "rejection" and request.seed is not None:
+        raise errors.ConfigError(
+            doing=f"starting request {request.id!r}",
+            met="rule 'rejection' with a seed: a seeded text is made by 'match'",
+            todo="leave out the seed, or the rule",
+        )
+    return request.seed is None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 
 from draftune.decode.clock import Clock
-from draftune.decode.judge import Judge, Rule
+from draftune.decode.judge import Judge
 from draftune.decode.row import Row
 from draftune.decode.stops import Detokenize
 from draftune.target.base import Runner
@@ -15,11 +15,13 @@ from draftune.types import Completion, Request, Token
 
 
 class PlainDecoder:
-    """Continues requests with the target alone; shares noise and stop rules with the drafted loop, not the loop."""
+    """Continues requests with the target alone; shares noise and stop rules with the drafted loop, not the loop.
 
-    def __init__(self, runner: Runner, detokenize: Detokenize | None = None, rule: Rule = "auto") -> None:
+    Each token is argmax(log p + g) with noise of its own index, which has the law p whatever rule drafts are judged by.
+    """
+
+    def __init__(self, runner: Runner, detokenize: Detokenize | None = None) -> None:
         self.runner, self.detokenize = runner, detokenize
-        self.rule: Rule = rule
         self.clock = Clock(runner.device)
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
@@ -38,7 +40,7 @@ class PlainDecoder:
 
     def _decode(self, rows: list[Row]) -> Iterator[list[Token]]:
         runner, requests = self.runner, [row.request for row in rows]
-        judge = Judge(requests, self.rule, runner.shape.vocab_size, runner.device)
+        judge = Judge(requests, "match", runner.shape.vocab_size, runner.device)
         with self.clock.whole():
             runner.open(len(rows), max(len(r.prompt) + r.max_new_tokens for r in requests), ())
             with self.clock.phase("prefill"):
