@@ -49,7 +49,7 @@ def test_the_demo_as_a_newcomer_sees_it(tmp_path: Path) -> None:
     for name in recipe.DRAFTERS:
         assert f"\n{name}: identical: " in said.out
     metrics = json.loads((tmp_path / "demo" / "report" / "metrics.json").read_text())
-    tau = {name: decoded["acceptance"]["tau"] for name, decoded in metrics["drafted"].items()}
-    assert tau["semiar-lstm"] > tau["medusa"] > 1
-    nll = json.loads((tmp_path / "demo" / "run.json").read_text())["summary"]["nll"]
-    assert nll["tuned"] < nll["base"] / 2
+    assert all(decoded["acceptance"]["tau"] > 1 for decoded in metrics["drafted"].values())
+    summary = json.loads((tmp_path / "demo" / "run.json").read_text())["summary"]
+    assert summary["acceptance"]["semiar-lstm"]["tau"] > summary["acceptance"]["medusa"]["tau"]
+    assert summary["nll"]["tuned"] < summary["nll"]["base"] / 2
