@@ -160,7 +160,8 @@ def measure(job: Job, work: Path, precision: str) -> None:
     from draftune.export import bundle
 
     opened = bundle.read(work / "bundle", dtype=precision, base=job.model)
-    config = BenchConfig(num_prompts=job.prompts, num_drafts=job.num_drafts, max_new_tokens=job.max_new_tokens)
+    limits = {"num_prompts": job.prompts, "num_drafts": job.num_drafts, "max_new_tokens": job.max_new_tokens}
+    config = BenchConfig(**limits, base=precision == PRECISIONS[0])  # the untuned model's score: once is enough
     found = bench(opened.target, opened.drafters, open_task(job.spec), config, console=Console(stderr=True))
     Console().print(table.render(found))
     report.write(found, work / f"report-{precision}")
