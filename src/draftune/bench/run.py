@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 Detokenize = Callable[[Sequence[int]], str]
 Batch = list[Request]
 WARM_TOKENS = 16  # enough for every shape that a round meets
+SCORED_TOGETHER = 8  # prompts of a model that is scored and not timed
 
 
 def bench(
@@ -105,7 +106,8 @@ def _score(target: Target, task: Task, config: BenchConfig, advance: Callable[[]
     requests = make_requests(target, task, config)
     with lora.without(target) if base else nullcontext():
         (plain,) = make_contenders(target, {}, config)
-        run([plain], requests, dataclasses.replace(config, num_warmup=0), advance)
+        untimed = dataclasses.replace(config, num_warmup=0, batch_size=max(config.batch_size, SCORED_TOGETHER))
+        run([plain], requests, untimed, advance)
     return measure.score(plain.completions, _judge(task), config)
 
 
