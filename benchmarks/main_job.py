@@ -39,6 +39,8 @@ class Job:
     prompts: int
     num_drafts: int
     max_new_tokens: int
+    adapter_epochs: int = 2
+    mode: str = "after"  # or "joint": adapter and drafter in the same steps, then the drafter alone for its minutes
 
     @property
     def spec(self) -> str:
@@ -59,6 +61,8 @@ def main(
     prompts: Annotated[int, typer.Option(help="Held-out prompts.")] = 40,
     num_drafts: Annotated[int, typer.Option(help="K.")] = 5,
     max_new_tokens: Annotated[int, typer.Option(help="Most tokens of an answer.")] = 256,
+    adapter_epochs: Annotated[int, typer.Option(help="Passes over the adapter's rows.")] = 2,
+    mode: Annotated[str, typer.Option(help="after, or joint with one drafter.")] = "after",
 ) -> None:
     """Tune, train and measure; print the tables and the path of the JSON."""
     job = Job(
@@ -71,6 +75,8 @@ def main(
         prompts=prompts,
         num_drafts=num_drafts,
         max_new_tokens=max_new_tokens,
+        adapter_epochs=adapter_epochs,
+        mode=mode,
     )
     try:
         claim(work, job)
@@ -127,9 +133,16 @@ def train(job: Job, work: Path) -> None:
     from draftune.train.run import tune
 
     task, target, run = open_task(job.spec), load(job.model), work / "run"
-    settings = {"drafters": job.drafters, "adapter_rows": job.adapter_rows}
-    epochs = 12  # more than the minutes allow: the clock ends the training, and the learning rate with it
-    config = TrainConfig(**settings, drafter_epochs=epochs, drafter_minutes=job.minutes, num_drafts=job.num_drafts)
+    config = TrainConfig(
+        mode=job.mode,
+        drafters=job.drafters,
+        adapter_rows=job.adapter_rows,
+        adapter_epochs=job.adapter_epochs,
+        drafter_epochs=12,  # more than the minutes allow: the clock ends the training, and the learning rate with it
+        drafter_minutes=job.minutes,
+        drafter_after_joint=job.mode == "joint",
+        num_drafts=job.num_drafts,
+    )
     base, begun = target.fingerprint(), (run / "train" / "stages").exists()
     trained = tune(target, task, config, folder=run, resume=begun, console=Console(stderr=True))
     packed = {
@@ -140,6 +153,8 @@ def train(job: Job, work: Path) -> None:
         work / "bundle",
         trained.target,
         packed,
+        num_drafts=job.num_drafts,
+        mode=job.mode,
         base=job.model,
         base_fingerprint=base,
         task=job.spec,
@@ -155,14 +170,15 @@ def measure(job: Job, work: Path, precision: str) -> None:
     from rich.console import Console
 
     from draftune.bench import BenchConfig, report, table
-    from draftune.bench.run import bench
+    from draftune.bench.run import SCORE_NAMES, bench
     from draftune.data import open_task
     from draftune.export import bundle
 
     opened = bundle.read(work / "bundle", dtype=precision, base=job.model)
     limits = {"num_prompts": job.prompts, "num_drafts": job.num_drafts, "max_new_tokens": job.max_new_tokens}
     config = BenchConfig(**limits, base=precision == PRECISIONS[0])  # the untuned model's score: once is enough
-    found = bench(opened.target, opened.drafters, open_task(job.spec), config, console=Console(stderr=True))
+    name, console = SCORE_NAMES[job.mode], Console(stderr=True)
+    found = bench(opened.target, opened.drafters, open_task(job.spec), config, name=name, console=console)
     Console().print(table.render(found))
     report.write(found, work / f"report-{precision}")
     replace(report_path(work, precision), found.to_dict())
@@ -221,9 +237,10 @@ def brief(report: Any) -> dict[str, dict[str, Any]]:
 
 
 def file_name(job: Job, report: Any) -> str:
-    """Date, target, task and hardware: "2026-01-02-smollm2-135m-sql-amd-epyc-9634-2-cores"."""
+    """Date, target, task, mode and hardware: "2026-01-02-smollm2-135m-sql-amd-epyc-9634-2-cores"."""
     hardware = report.machine.gpu or f"{report.machine.cpu} {report.machine.num_cores} cores"
-    words = f"{report.date[:10]} {Path(job.model).name} {Path(job.task).name} {hardware}".lower()
+    mode = "" if job.mode == "after" else job.mode
+    words = f"{report.date[:10]} {Path(job.model).name} {Path(job.task).name} {mode} {hardware}".lower()
     words = re.sub(r"\((r|tm)\)|@.*?(?= \d+ cores|$)|\bcpu\b|\bprocessor\b", " ", words)
     return re.sub(r"[^a-z0-9.]+", "-", words).strip("-")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import pydantic
 
@@ -34,6 +34,8 @@ def make(kind: type[ConfigT], settings: Mapping[str, Any], *, doing: str) -> Con
 
 
 def _convert(hint: Any, value: Any, *, doing: str) -> Any:
+    if isinstance(value, str) and value.lower() == "none" and type(None) in get_args(hint):
+        return None
     if isinstance(value, Mapping) and _is_config(hint):
         return make(hint, value, doing=doing)
     try:
@@ -64,6 +66,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return value
+
+
+def at_least(config: Any, *, doing: str, **least: float) -> None:
+    """Raise ConfigError where a numeric setting of `config` lies below what is possible; None passes."""
+    for name, low in least.items():
+        value = getattr(config, name)
+        if isinstance(value, int | float) and not value >= low:
+            raise errors.ConfigError(doing=doing, met=f"{name} = {value}", todo=f"give at least {low:g}")
 
 
 def override(config: ConfigT, assignments: Iterable[str], *, doing: str) -> ConfigT:

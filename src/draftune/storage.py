@@ -15,6 +15,13 @@ PREVIOUS = ".previous-"  # to be put back where its successor never came
 DOOMED = ".doomed-"  # being removed
 
 
+def cache_folder() -> Path:
+    """Where what was fetched or built once is kept for all runs: $DRAFTUNE_CACHE, or the user's cache."""
+    import platformdirs
+
+    return Path(os.environ.get("DRAFTUNE_CACHE") or platformdirs.user_cache_dir("draftune")).expanduser()
+
+
 def write(path: Path, content: bytes, *, doing: str) -> None:
     """Replace one file. Raises StorageError, the old file untouched, where it cannot be written."""
     partial = path.with_name(PARTIAL + path.name)

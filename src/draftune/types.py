@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length"]
+RunnerKind = Literal["auto", "general", "packed"]  # how the target is read: the fast way where it has one
+Rule = Literal["auto", "match", "rejection"]  # how drafts are judged
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -286,9 +286,9 @@ def test_what_cannot_be_measured_is_refused(target, drafters):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"num_drafts": 0}, "num_drafts is 0; give 1 or more"),
-        ({"num_prompts": 0}, "num_prompts is 0"),
-        ({"temperature": -1}, "temperature is -1; give 0 or more"),
+        ({"num_drafts": 0}, "num_drafts = 0; give at least 1"),
+        ({"num_prompts": 0}, "num_prompts = 0"),
+        ({"temperature": -1}, "temperature = -1; give at least 0"),
         ({"rule": "rejection", "temperature": 1.0}, "a seeded text is made by 'match'"),
     ],
 )

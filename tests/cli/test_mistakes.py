@@ -45,7 +45,7 @@ def test_missing_model(home: Path, start: list) -> None:
         ("generate", "setting up decoding: K = 0 drafts a round; give 1 or more, or decode plainly."),
         ("chat", "setting up decoding: K = 0 drafts a round; give 1 or more, or decode plainly."),
         ("check", "setting up decoding: K = 0 drafts a round; give 1 or more, or decode plainly."),
-        ("bench", "reading the benchmark's settings: num_drafts is 0; give 1 or more."),
+        ("bench", "reading the benchmark's settings: num_drafts = 0; give at least 1."),
     ],
 )
 def test_no_drafts_at_all(start: list, bundle: Path, verb: str, sentence: str) -> None:
@@ -126,13 +126,6 @@ def test_prompts_that_are_none(bundle: Path, tmp_path: Path) -> None:
     assert draftune("generate", bundle, "--file", file).err.endswith("; give a text file.\n")
 
 
-def test_an_answer_that_cannot_fit(bundle: Path) -> None:
-    said = draftune("generate", bundle, "hello", "--max-new-tokens", 5000)
-    assert said.code == 2
-    assert "5000" in said.err
-    assert "2048" in said.err
-
-
 def test_more_drafts_than_were_trained(bundle: Path) -> None:
     said = draftune("generate", bundle, "hello", "--drafter", "medusa", "-k", 6)
     assert said.code == 2
@@ -179,3 +172,31 @@ def test_ctrl_c_leaves_with_130(bundle: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(SystemExit) as left:
         app(["chat", str(bundle), "--dtype", "float32"])
     assert left.value.code == 130
+
+
+def test_an_impossible_part_is_refused_before_the_model_is_looked_for(start: list) -> None:
+    said = draftune("tune", "no/such/model", *start[2:], "--drafter", "semiar-fixed", "--set",
+                    "semiar-fixed.recent.settings.heads=0")  # fmt: skip
+    tells(said, "building a fixed-attention drafter: heads = 0; give at least 1.")
+
+
+def test_more_drafts_than_heads(home: Path, tmp_path: Path) -> None:
+    few = ("--rows", 8, "--drafter-rows", 8, "--drafter", "medusa", "-k", 2)
+    assert tune(home / "model", home / "rows.jsonl", tmp_path / "bundle", *few).code == 0
+    assert draftune("generate", tmp_path / "bundle", "hello", "--max-new-tokens", 8).code == 0, "2 without being asked"
+    said = draftune("generate", tmp_path / "bundle", "hello", "-k", 3)
+    met = "K = 3 from a drafter made for at most 2"
+    tells(said, f"setting up decoding: {met}; ask for at most 2 drafts or train a drafter with more heads.")
+
+
+def test_fields_of_rows_that_are_not_named(bundle: Path) -> None:
+    said = draftune("check", bundle, "--field", "prompt=question")
+    todo = "name the rows by --task, or leave it out: the bundle knows its own"
+    tells(said, f"choosing the rows: --field without --task; {todo}.")
+
+
+def test_a_prompt_longer_than_the_context(bundle: Path) -> None:
+    said = draftune("generate", bundle, "a" * 3000)
+    assert said.code == 2
+    assert " tokens fill the model's context of " in said.err
+    assert said.err.endswith("; shorten it.\n")

@@ -177,3 +177,51 @@ def test_settings_reach_model_and_drafter(home: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "bundle/drafter/config.json").read_text())["config"]["recent"]["settings"] == {
         "cell": "gru"
     }
+
+
+def test_other_rows_with_fields_of_their_own(home: Path, bundle: Path, tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in (home / "rows.jsonl").read_text().splitlines()]
+    renamed = [json.dumps({"ask": row["prompt"], "say": row["completion"]}) + "\n" for row in rows]
+    (tmp_path / "other.jsonl").write_text("".join(renamed))
+    more = ("--task", tmp_path / "other.jsonl", "--field", "prompt=ask", "--field", "answer=say", *SHORT)
+    said = draftune("check", bundle, "--prompts", 2, *more)
+    assert said.out.startswith("semiar-lstm: identical: 2 answers"), said.err
+    assert draftune("bench", bundle, "--prompts", 1, "--out", tmp_path / "report", *more).code == 0
+
+
+def test_all_rows_by_name(home: Path, tmp_path: Path) -> None:
+    said = tune(home / "model", home / "rows.jsonl", tmp_path / "bundle", "--set", "adapter_rows=none")
+    assert said.code == 0, said.err
+    assert json.loads((tmp_path / "bundle" / "run.json").read_text())["arguments"]["adapter_rows"] is None
+
+
+def test_plain_lora_beside_a_joint_bundle(home: Path, bundle: Path, tmp_path: Path) -> None:
+    assert tune(home / "model", home / "rows.jsonl", tmp_path / "joint", "--mode", "joint", "--rows", 8).code == 0
+    few = ("--prompts", 1, "--out", tmp_path / "report", "--no-score-base", *SHORT)
+    figures = json.loads(draftune("bench", tmp_path / "joint", "--beside", bundle, *few).out.splitlines()[-1])
+    assert {"score_joint", "score_tuned"} == {name for name in figures if name.startswith("score_")}
+    figures = json.loads(draftune("bench", bundle, "--beside", bundle, *few).out.splitlines()[-1])
+    assert {"score_tuned", f"score_{bundle}"} == {name for name in figures if name.startswith("score_")}
+
+
+def test_an_answer_ends_where_the_context_does(home: Path, bundle: Path) -> None:
+    most = context(home)
+    for drafter in ("semiar-lstm", "none"):
+        said = draftune("generate", bundle, "a" * (most - 60), "--drafter", drafter)
+        assert said.code == 0
+        assert f"note: the answer ends where the model's context of {most} tokens is full" in said.err
+
+
+def test_a_conversation_outgrows_the_context(home: Path, bundle: Path) -> None:
+    most = context(home)
+    line = "a" * (most // 3)
+    said = draftune("chat", bundle, *SHORT, input=f"{line}\n{line}\n{line}\n{'a' * 2 * most}\n{PROMPT}\n")
+    assert said.code == 0
+    assert f"note: the context of {most} tokens is full: its 2 oldest turns are gone" in said.err
+    assert f" tokens fill the model's context of {most}; shorten it." in said.err
+    assert len(said.out.splitlines()) == 4, "the turn that was too long got no answer, the next one did"
+
+
+def context(home: Path) -> int:
+    """The tokens that the tiny model has room for."""
+    return json.loads((home / "model" / "config.json").read_text())["max_position_embeddings"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -82,3 +83,46 @@ def test_settings_are_checked_by_the_part_that_owns_them() -> None:
         errors.UnknownNameError, match=r"drafter 'semiar-lstn': no such name; did you mean 'semiar-lstm'\?"
     ):
         DRAFTERS.load("semiar-lstn")
+
+
+@pytest.mark.parametrize("key", store.KEYS)
+def test_a_config_that_lacks_a_key_says_so(key: str, tmp_path: Path) -> None:
+    target, _ = stored("semiar-gru", tmp_path)
+    settings = json.loads((tmp_path / "config.json").read_text())
+    del settings[key]
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(errors.StorageError, match=f"it has no '{key}'; give a folder that draftune wrote"):
+        store.load(tmp_path, target.parts())
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "sentence"),
+    [
+        ("semiar-fixed", "recent.settings.heads=0", "building a fixed-attention drafter: heads = 0; give at least 1"),
+        ("semiar-fixed", "recent.settings.window=0", "window = 0; give at least 1"),
+        ("semiar-fixed", "recent.settings.inner=-1", "inner = -1; give at least 0"),
+        ("semiar-state", "recent.settings.inner=-1", "building a state drafter: inner = -1; give at least 0"),
+        ("semiar-lstm", "recent.settings.width=-1", "building a recurrent drafter: width = -1; give at least 0"),
+        ("semiar-lstm", "head.settings.inner=-1", "building an mlp head: inner = -1; give at least 0"),
+        ("medusa", "context.settings.num_drafts=0", "building a residual context: num_drafts = 0; give at least 1"),
+    ],
+)
+def test_impossible_settings_are_refused_without_a_target(name: str, setting: str, sentence: str) -> None:
+    config = configs.override(DRAFTERS.load(name)(), [setting], doing="choosing a drafter")
+    with pytest.raises(errors.ConfigError, match=sentence):
+        config.for_drafts(5)
+
+
+def test_a_drafter_that_cannot_learn_is_refused() -> None:
+    config = configs.override(DRAFTERS.load("medusa")(), ["context.kind=hidden"], doing="choosing a drafter")
+    with pytest.raises(errors.ConfigError, match="hidden, nothing and target: none of its parts can learn"):
+        config.build(tiny().parts(), Vocabulary.full(64))
+
+
+def test_a_context_for_each_offset_takes_the_k_of_its_run() -> None:
+    medusa, gru = DRAFTERS.load("medusa")(), DRAFTERS.load("semiar-gru")()
+    parts, vocabulary = tiny().parts(), Vocabulary.full(64)
+    assert medusa.for_drafts(3).build(parts, vocabulary).max_drafts == 3
+    chosen = configs.override(medusa, ["context.settings.num_drafts=4"], doing="choosing a drafter")
+    assert chosen.for_drafts(3).build(parts, vocabulary).max_drafts == 4
+    assert gru.for_drafts(3) == gru

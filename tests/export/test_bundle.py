@@ -60,7 +60,8 @@ def write(folder: Path, base: Path, seed: int) -> Target:
     """Write a bundle with the adapter of a seed."""
     target, base_fingerprint = tuned(base, seed)
     said = {"base": str(base), "task": "rows.jsonl", "task_fingerprint": "0", "command": "draftune tune"}
-    bundles.write(folder, target, packed(target), base_fingerprint=base_fingerprint, **said, run={"seed": seed})
+    known = {"base_fingerprint": base_fingerprint, "num_drafts": 5, "run": {"seed": seed}}
+    bundles.write(folder, target, packed(target), **said, **known)
     return target
 
 
@@ -249,7 +250,7 @@ def test_a_full_disk_leaves_the_previous_bundle(made: Made, copy: Path, num_byte
     before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
     settings = {"base": "model", "base_fingerprint": "0", "task": "x", "task_fingerprint": "0", "command": ""}
     drafters = packed(made.target)
-    said = write_with_room(num_bytes, lambda: bundles.write(copy, made.target, drafters, **settings))
+    said = write_with_room(num_bytes, lambda: bundles.write(copy, made.target, drafters, num_drafts=5, **settings))
     assert said.startswith(f"StorageError: writing the bundle {copy}: "), said
     assert "File too large" in said
     assert said.endswith("; free some space and try again; what was saved before is intact.")
@@ -262,5 +263,7 @@ def test_a_disk_with_room_takes_the_bundle(made: Made, copy: Path) -> None:
     """The test above fails for want of room, and for nothing else."""
     settings = {"base": "model", "base_fingerprint": "0", "task": "x", "task_fingerprint": "0", "command": "new"}
     drafters = packed(made.target)
-    assert write_with_room(10_000_000, lambda: bundles.write(copy, made.target, drafters, **settings)) == ""
+    assert (
+        write_with_room(10_000_000, lambda: bundles.write(copy, made.target, drafters, num_drafts=5, **settings)) == ""
+    )
     assert bundles.read_card(copy).command == "new"

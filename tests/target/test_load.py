@@ -158,3 +158,15 @@ def test_gemma2_keeps_its_soft_cap(tmp_path: Path) -> None:
     assert torch.equal(ragged.plain_logits(target, ragged.tokens()), ragged.plain_logits(made, ragged.tokens()))
     loose = tiny("gemma2", dtype="float32", attn_logit_softcapping=None)
     assert (ragged.plain_logits(loose, ragged.tokens()) - ragged.plain_logits(made, ragged.tokens())).abs().max() > 0.05
+
+
+def test_a_model_is_itself_in_float16(tmp_path: Path) -> None:
+    """Weights that bfloat16 holds and float16 does not, bare and with an adapter."""
+    save_tiny(tmp_path / "model", dtype="bfloat16", initializer_range=1e-6)
+    adapted = lora.add(load(str(tmp_path / "model"), dtype="bfloat16"), lora.LoraSettings(rank=2))
+    lora.save(adapted, tmp_path / "adapter")
+    for source in ("model", "adapter"):
+        folder = str(tmp_path / source)
+        half, whole = load(folder, dtype="float16"), load(folder, dtype="float32")
+        assert half.dtype == torch.float16
+        assert half.fingerprint() == whole.fingerprint()

@@ -126,7 +126,7 @@ def test_a_tree_without_branches_has_the_mask_of_a_chain(window: int | None) -> 
 def test_a_long_prompt_is_read_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     target, tokens_BT = tiny("gemma3"), ragged.tokens()
     whole = ragged.walk(target.runner(), tokens_BT)
-    monkeypatch.setattr("draftune.target.runner.CHUNK", 5)
+    monkeypatch.setattr("draftune.target.blocks.CHUNK", 5)
     chunked = ragged.walk(target.runner(), tokens_BT)
     for one, other in zip(whole.steps, chunked.steps, strict=True):
         assert (one[1] - other[1]).abs().max() < EXACT

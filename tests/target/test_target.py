@@ -152,3 +152,16 @@ def test_precision() -> None:
         device.precision("float23", cpu)
     with pytest.raises(ValueError, match=r"device 'gpu': .*; choose auto, cpu, cuda"):
         device.choose("gpu")
+
+
+def test_parts_are_lent_without_dropout() -> None:
+    target = tiny()
+    adapted = lora.add(target, lora.LoraSettings(rank=2, dropout=0.5, modules="q_proj,lm_head"))
+    for parameter in adapted.model.parameters():
+        if parameter.requires_grad:
+            torch.nn.init.normal_(parameter)
+    wanted = adapted.model.eval() and adapted.parts()
+    adapted.model.train()
+    lent = adapted.parts()
+    assert adapted.model.training
+    assert torch.equal(lent.head_VD, wanted.head_VD)

@@ -27,7 +27,13 @@ def refused(folder: Path, kind: type[Exception], config: TrainConfig) -> str:
 def test_impossible_drafters_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
     sentence = refused(tmp_path, errors.UnknownNameError, echo.config(drafters=("semiar-gru", "medus")))
     assert "did you mean 'medusa'?" in sentence
-    sentence = refused(tmp_path, errors.ConfigError, echo.config(drafters=("medusa",), num_drafts=6))
+    sentence = refused(
+        tmp_path,
+        errors.ConfigError,
+        echo.config(
+            drafters=("medusa",), num_drafts=6, drafter_settings={"medusa": {"context.settings.num_drafts": 5}}
+        ),
+    )
     assert "num_drafts = 6 where it can draft 5" in sentence
     sentence = refused(tmp_path, errors.ConfigError, echo.config(mode="joint", drafters=("lookup",)))
     assert "'lookup' has nothing to train" in sentence

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from draftune.bench import measure
+from draftune.decode import sampling
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
 from draftune.drafters.base import Drafter
@@ -61,13 +62,28 @@ class Checked:
         return tuple(one for one in self.differences if not one.near_tie)
 
 
-def check(runner: Runner, drafter: Drafter, requests: Sequence[Request], *, num_drafts: int = 5) -> Checked:
-    """What came of decoding each greedy request twice, one at a time, with the drafter and by the plain loop."""
+def plainly(runner: Runner, requests: Sequence[Request]) -> list[Completion]:
+    """The answers to compare with: each request by itself, one token a forward."""
     plain = PlainDecoder(runner)
+    return [plain.generate([request])[0] for request in requests]
+
+
+def check(
+    runner: Runner,
+    drafter: Drafter,
+    requests: Sequence[Request],
+    *,
+    num_drafts: int = 5,
+    plain: Sequence[Completion] | None = None,
+) -> Checked:
+    """What came of decoding each greedy request twice, one at a time, with the drafter and by the plain loop.
+
+    `plain` is what `plainly` gave, where several drafters are checked on the same requests.
+    """
     drafted = Decoder(runner, drafter, DecodeConfig(num_drafts=num_drafts))
     num_tokens, num_accepted, differences = 0, 0, []
-    for request in requests:
-        wanted, met = plain.generate([request])[0], drafted.generate([request])[0]
+    for request, wanted in zip(requests, plain or plainly(runner, requests), strict=True):
+        met = drafted.generate([request])[0]
         num_tokens += len(wanted.tokens)
         num_accepted += sum(round_.num_accepted for round_ in met.rounds)
         difference = explain(runner, request, wanted, met, num_rows=num_drafts + 1)
@@ -120,7 +136,7 @@ def last_logits(
         filled = block + block[-1:] * (num_rows - len(block))
         logits_V = runner.forward(torch.tensor([filled], device=runner.device)).logits[0, len(block) - 1]
         runner.commit(torch.tensor([len(block)], device=runner.device))
-    return logits_V if logits_V.dtype == torch.float64 else logits_V.float()
+    return sampling.widen(logits_V)
 
 
 def _at(tokens: Sequence[int], index: int) -> int | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from draftune import config as configs
 from draftune import errors
+from draftune.types import Rule, RunnerKind
 
-Rule = Literal["auto", "match", "rejection"]
+_DOING = "reading the benchmark's settings"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,20 +24,17 @@ class BenchConfig:
     rule: Rule = "auto"
     num_warmup: int = 1  # batches that every decoder answers before the clock counts
     base: bool = True  # also score the model with its adapter switched off
+    runner: RunnerKind = "auto"
     merge: bool = True  # time a copy of the model with its adapter folded into the weights, the fastest form
     num_answers: int = 3  # drafted answers kept for a report that shows text
     num_resamples: int = 2000  # of the bootstrap
 
     def __post_init__(self) -> None:
         least = {"num_prompts": 1, "num_drafts": 1, "max_new_tokens": 1, "batch_size": 1, "num_resamples": 100}
-        for name, low in {**least, "num_warmup": 0, "num_answers": 0, "temperature": 0}.items():
-            value = getattr(self, name)
-            if value < low:
-                met = f"{name} is {value}"
-                raise errors.ConfigError(doing="reading the benchmark's settings", met=met, todo=f"give {low} or more")
+        configs.at_least(self, doing=_DOING, **least, num_warmup=0, num_answers=0, temperature=0)
         if self.rule == "rejection" and self.seed is not None and self.temperature > 0:
             raise errors.ConfigError(
-                doing="reading the benchmark's settings",
+                doing=_DOING,
                 met="rule 'rejection' with a seed: a seeded text is made by 'match'",
                 todo="set seed to none, or the rule to 'match'",
             )

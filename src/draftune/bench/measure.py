@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -25,6 +25,7 @@ class Speaker(Protocol):
     """What can be measured: a decoder, plain or drafted."""
 
     clock: Clock
+    runner: Any  # a target.base.Runner, whose `kind` a report names
 
     def generate(self, requests: Sequence[Request]) -> list[Completion]:
         """The finished requests, in their order."""

@@ -175,7 +175,7 @@ class Report:
     num_prompts: int
     plain: Decoded
     drafted: Mapping[str, Decoded]
-    scores: Mapping[str, Interval]  # "tuned" (this target, plainly decoded); where known "base", "joint"
+    scores: Mapping[str, Interval]  # of plain answers: "tuned" or "joint", this target's; where known "base" and others
     machine: Machine
     process_peak_bytes: int
     seconds: float  # the whole benchmark, warm-up included
@@ -184,6 +184,7 @@ class Report:
     git: str | None
     notes: tuple[str, ...] = ()  # what a reader must know of the rows, as an overlap of test and training
     answers: tuple[Answer, ...] = ()
+    runner: str = "general"  # how the target was read, plainly and drafted alike
     format: int = field(default=FORMAT)
 
     @property

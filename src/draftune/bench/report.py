@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from draftune import errors
+from draftune import storage
 from draftune.bench import headline, plots, table
 from draftune.bench.record import Decoded, Report
 
@@ -35,16 +35,11 @@ def html(report: Report, *, include_text: bool = False) -> str:
 
 
 def write(report: Report, folder: Path, *, include_text: bool = False) -> Path:
-    """The path of `report.html`, written to `folder` beside `metrics.json`. Raises StorageError."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        page = html(report, include_text=include_text)
-        (folder / "metrics.json").write_text(report.to_json(include_text=include_text), encoding="utf-8")
-        path = folder / "report.html"
-        path.write_text(page, encoding="utf-8")
-    except OSError as error:
-        todo = "make room, or give another folder"
-        raise errors.StorageError(doing=f"writing the report to {folder}", met=str(error), todo=todo) from error
+    """The path of `report.html`, written to `folder` beside `metrics.json`, each whole. Raises StorageError."""
+    path, doing = folder / "report.html", f"writing the report to {folder}"
+    page, figures = html(report, include_text=include_text), report.to_json(include_text=include_text)
+    storage.write(folder / "metrics.json", figures.encode(), doing=doing)
+    storage.write(path, page.encode(), doing=doing)
     return path
 
 

@@ -17,6 +17,7 @@ from draftune.data import template
 from draftune.data.task import Task
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
+from draftune.decode.stops import Detokenize
 from draftune.decode.stream import TextStream
 from draftune.drafters.base import Drafter
 from draftune.target import lora
@@ -26,8 +27,8 @@ from draftune.types import Completion, Request
 if TYPE_CHECKING:
     from rich.console import Console
 
-Detokenize = Callable[[Sequence[int]], str]
 Batch = list[Request]
+SCORE_NAMES = {"after": "tuned", "joint": "joint"}  # what the target's own score is called, by how it was trained
 WARM_TOKENS = 16  # enough for every shape that a round meets
 SCORED_TOGETHER = 8  # prompts of a model that is scored and not timed
 
@@ -38,15 +39,17 @@ def bench(
     task: Task,
     config: BenchConfig | None = None,
     *,
+    name: str = "tuned",
     console: Console | None = None,
     extra_targets: Mapping[str, Target | Interval] | None = None,
 ) -> Report:
     """What plain decoding and each drafter did with the first held-out prompts.
 
     The decoders take turns on every prompt, in one order and then in the other, so that a slow moment of the machine
-    hits all alike. `extra_targets` adds scores beside that of "tuned" (this target): models still to be measured, as
-    "joint", or scores known already. "base", the target with its adapter switched off, is measured where it has one.
-    The timed decoders work on a copy with the adapter folded in, unless `merge` is off; the target stays as it was.
+    hits all alike. `extra_targets` adds scores beside that of this target, which is called `name` ("joint" where its
+    drafter was tuned with it): models still to be measured, or scores known already. "base", the target with its
+    adapter switched off, is measured where it has one. The timed decoders work on a copy with the adapter folded in,
+    unless `merge` is off; the target stays as it was.
     """
     config, start = config or BenchConfig(), time.perf_counter()
     _check_names(drafters)
@@ -58,10 +61,10 @@ def bench(
     to_measure = len(contenders) + sum(isinstance(one, Target) for one in extra.values())
     with _progress(console, len(requests) * to_measure) as advance:
         run(contenders, requests, config, advance)
-        scores = {"tuned": measure.score(contenders[0].completions, _judge(task), config)}
-        for name, one in extra.items():
+        scores = {name: measure.score(contenders[0].completions, _judge(task), config)}
+        for other, one in extra.items():
             known = isinstance(one, Interval)
-            scores[name] = one if known else _score(one, task, config, advance, base=name == "base")
+            scores[other] = one if known else _score(one, task, config, advance, base=other == "base")
     return _report(target, task, config, contenders, scores, start)
 
 
@@ -81,6 +84,7 @@ def _report(
         fingerprint=target.fingerprint(),
         dtype=str(target.dtype).removeprefix("torch."),
         device=str(target.device),
+        runner=contenders[0].speaker.runner.kind,
         settings=config,
         num_prompts=len(plain.completions),
         plain=measure.summarise(plain, judge, config),
@@ -143,7 +147,7 @@ def detokenizer(target: Target) -> Detokenize:
 
 def make_contenders(target: Target, drafters: Mapping[str, Drafter], config: BenchConfig) -> list[Contender]:
     """Plain decoding and one decoder for each drafter, on one runner."""
-    runner, detokenize = target.runner(), detokenizer(target)
+    runner, detokenize = target.runner(config.runner), detokenizer(target)
     settings = DecodeConfig(num_drafts=config.num_drafts, rule=config.rule)
     speakers: dict[str, Speaker] = {PLAIN: PlainDecoder(runner, detokenize)}
     speakers |= {name: Decoder(runner, drafter, settings, detokenize) for name, drafter in drafters.items()}

@@ -23,7 +23,9 @@ def render(report: Report) -> RenderableType:
 
 def speed(report: Report) -> Table:
     """One line a decoder: tokens per second, times faster than plain, τ, identity."""
-    title = f"{report.task}: {report.num_prompts} held-out prompts, {report.dtype}, {report.device}"
+    title = (
+        f"{report.task}: {report.num_prompts} held-out prompts, {report.dtype}, {report.device}, {report.runner} runner"
+    )
     table = _table(title, "decoder", "decode\ntok/s", "whole\ntok/s", "decode\n×", "whole\n×", "τ", "identical")
     for one in (report.plain, *report.drafted.values()):
         rates, acceptance = one.rates, one.acceptance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from draftune.cli import desk, options
 
 if TYPE_CHECKING:
     from draftune.bench import BenchConfig, Report
+    from draftune.bench.record import Interval
     from draftune.data import Task
     from draftune.export.bundle import Bundle
 
@@ -19,9 +21,10 @@ if TYPE_CHECKING:
 def bench(
     bundle: options.Bundle,
     task: options.Task = None,
+    field: options.Field = None,
     prompts: Annotated[int, typer.Option(min=1, help="How many held-out prompts.")] = 40,
     max_new_tokens: options.MaxNewTokens = 256,
-    num_drafts: options.NumDrafts = 5,
+    num_drafts: options.AsTrained = None,
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts decoded together.")] = 1,
     temperature: options.Temperature = 0.0,
     seed: Annotated[int, typer.Option(help="Of the noise at a temperature above 0.")] = 0,
@@ -29,11 +32,15 @@ def bench(
     drafter: Annotated[
         list[str] | None, typer.Option(help="Only this drafter of the bundle; may be given again.")
     ] = None,
+    beside: Annotated[
+        Path | None, typer.Option(help="Also score the model of this bundle, as plain LoRA beside a joint one.")
+    ] = None,
     score_base: Annotated[bool, typer.Option(help="Also score the model without its adapter.")] = True,
     text: Annotated[bool, typer.Option(help="Show a few answers in the report; else it holds figures alone.")] = False,
     out: Annotated[
         Path | None, typer.Option(help="Where the report goes.", show_default="BUNDLE/report", file_okay=False)
     ] = None,
+    runner: options.Runner = "auto",
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     base: options.Base = None,
@@ -43,39 +50,50 @@ def bench(
     Writes report.html for people and metrics.json for machines; the last line on stdout is JSON.
     """
     from draftune import config as configs
-    from draftune.bench import BenchConfig
+    from draftune.bench import BenchConfig, run
     from draftune.cli import rows
     from draftune.export import bundle as bundles
 
     desk.quiet()
+    card = bundles.read_card(bundle)
     settings = {
         "num_prompts": prompts,
         "max_new_tokens": max_new_tokens,
-        "num_drafts": num_drafts,
+        "num_drafts": card.num_drafts if num_drafts is None else num_drafts,
         "batch_size": batch_size,
         "temperature": temperature,
         "seed": None if rule == "rejection" and temperature > 0 else seed,
         "rule": rule,
         "base": score_base,
+        "runner": runner,
     }
     config = configs.make(BenchConfig, settings, doing="reading the benchmark's settings")
+    chosen = rows.held_out(card, task, field)
+    scores = {}
+    if beside is not None:
+        other = bundles.read(beside, dtype=dtype, device=device, base=base, drafters=())
+        label = run.SCORE_NAMES[other.card.mode]
+        label = str(beside) if label == run.SCORE_NAMES[card.mode] else label
+        scores[label] = run.score(other.target, chosen, config)
+        del other  # before the next model is loaded
     opened = bundles.read(bundle, dtype=dtype, device=device, base=base, drafters=drafter)
-    show(measure(opened, rows.held_out(opened.card, task), config), out or bundle / "report", text=text)
+    found = measure(opened, chosen, config, scores)
+    show(found, out or bundle / "report", text=text)
 
 
-def measure(opened: Bundle, task: Task, config: BenchConfig) -> Report:
-    """The report on a bundle, its adapter folded in for speed after the model without it has been scored."""
-    import dataclasses
-
+def measure(opened: Bundle, task: Task, config: BenchConfig, scores: Mapping[str, Interval] | None = None) -> Report:
+    """The report on a bundle; `scores` of other models are shown beside its own."""
     from draftune.bench import run
-    from draftune.target import lora
 
-    target, scores = opened.target, {}
-    if lora.has_adapter(target):
-        if config.base:
-            scores["base"] = run.score(target, task, config, base=True)
-        target, config = lora.merge(target), dataclasses.replace(config, base=False)
-    return run.bench(target, opened.drafters, task, config, console=desk.console(), extra_targets=scores)
+    return run.bench(
+        opened.target,
+        opened.drafters,
+        task,
+        config,
+        name=run.SCORE_NAMES[opened.card.mode],
+        console=desk.console(),
+        extra_targets=scores,
+    )
 
 
 def show(report: Report, folder: Path, *, text: bool) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from draftune import errors
 from draftune.cli import desk, options
 
 if TYPE_CHECKING:
     from draftune.cli.voice import Voice
-    from draftune.types import Message
+    from draftune.types import Message, Request
 
 LEAVE = ("/exit", "/quit")
 AGAIN = "/new"
+SHARE = 4  # a full conversation keeps this part of the context for the answer, unless less was asked for
 
 
 def chat(
@@ -21,9 +23,10 @@ def chat(
     max_new_tokens: options.MaxNewTokens = 256,
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
-    num_drafts: options.NumDrafts = 5,
+    num_drafts: options.AsTrained = None,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
+    runner: options.Runner = "auto",
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     base: options.Base = None,
@@ -33,7 +36,7 @@ def chat(
     from draftune.types import Message
 
     voice = voices.open_voice(
-        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, dtype=dtype, device=device, base=base
+        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, runner=runner, dtype=dtype, device=device, base=base
     )
     opening = [Message(role="system", content=system)] if system else []
     messages = list(opening)
@@ -42,8 +45,15 @@ def chat(
             messages = list(opening)
             continue
         messages.append(Message(role="user", content=line))
-        answer = _answer(voice, messages, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed)
-        messages.append(Message(role="assistant", content=answer))
+        try:
+            messages, request = _fit(
+                voice, messages, len(opening), max_new_tokens=max_new_tokens, temperature=temperature, seed=seed
+            )
+        except errors.DataError as error:  # too long by itself: the conversation goes on without it
+            desk.complain(error)
+            messages.pop()
+            continue
+        messages.append(Message(role="assistant", content=_answer(voice, request)))
 
 
 def _listen() -> str | None:
@@ -58,10 +68,26 @@ def _listen() -> str | None:
             return line.strip()
 
 
-def _answer(voice: Voice, messages: list[Message], *, max_new_tokens: int, temperature: float, seed: int | None) -> str:
+def _fit(
+    voice: Voice, messages: list[Message], num_opening: int, *, max_new_tokens: int, **how: Any
+) -> tuple[list[Message], Request]:
+    """The conversation as a request with room for an answer; its oldest turns are dropped, and that is said.
+
+    Raises DataError where the newest turn alone fills the context.
+    """
+    needed = min(max_new_tokens, voice.target.shape.max_length // SHARE)
+    kept = list(messages)
+    while len(kept) > num_opening + 1 and voice.room(kept) < needed:
+        del kept[num_opening : num_opening + 2]  # a question and its answer
+    request = voice.request(kept, max_new_tokens=max_new_tokens, stop=(), **how)
+    if dropped := len(messages) - len(kept):
+        desk.note(f"the context of {voice.target.shape.max_length} tokens is full: its {dropped} oldest turns are gone")
+    return kept, request
+
+
+def _answer(voice: Voice, request: Request) -> str:
     from draftune.cli import voice as voices
 
-    request = voice.request(messages, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, stop=())
     said = []
     for piece, _ in voices.speak(voice, request):
         desk.result(piece, end="")

@@ -20,9 +20,11 @@ def check(
     bundle: options.Bundle,
     prompts: Annotated[int, typer.Option(min=1, help="How many held-out prompts to decode both ways.")] = 20,
     max_new_tokens: options.MaxNewTokens = 128,
-    num_drafts: options.NumDrafts = 5,
+    num_drafts: options.AsTrained = None,
     drafter: options.Drafter = None,
     task: options.Task = None,
+    field: options.Field = None,
+    runner: options.Runner = "auto",
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     base: options.Base = None,
@@ -38,16 +40,21 @@ def check(
     from draftune.cli import rows
     from draftune.cli import voice as voices
     from draftune.decode.loop import DecodeConfig
+    from draftune.export import bundle as bundles
 
-    DecodeConfig(num_drafts=num_drafts)  # refused before a model is loaded
     if drafter == voices.NO_DRAFTER:
         met, todo = "no drafter to compare with plain decoding", "name a drafter of the bundle"
         raise errors.ConfigError(doing="checking a bundle", met=met, todo=todo)
+    card = bundles.read_card(bundle)
+    num_drafts = card.num_drafts if num_drafts is None else num_drafts
+    DecodeConfig(num_drafts=num_drafts)  # refused before a model is loaded
+    kind = voices.runner_kind(runner)
     config = BenchConfig(num_prompts=prompts, max_new_tokens=max_new_tokens, num_drafts=num_drafts)
     opened = voices.open_bundle(bundle, drafter=drafter, dtype=dtype, device=device, base=base)
-    requests = make_requests(opened.target, rows.held_out(opened.card, task), config)
+    requests = make_requests(opened.target, rows.held_out(card, task, field), config)
+    reader = opened.target.runner(kind)
     for name, module in opened.drafters.items():
-        checked = checks.check(opened.target.runner(), module, requests, num_drafts=num_drafts)
+        checked = checks.check(reader, module, requests, num_drafts=num_drafts)
         tell(opened.target, checked, num_drafts, name)
 
 

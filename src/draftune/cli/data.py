@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from draftune import errors
 from draftune.cli import desk, options
 
 if TYPE_CHECKING:
@@ -66,9 +64,10 @@ def show(
 def _tokens(task: Task, split: str, model: str, num_rows: int, max_length: int) -> tuple[list[Text], list[str]]:
     """The first rows that fit, as tokens, and the audit of the whole split in sentences."""
     from draftune.data import audit
+    from draftune.target import load
 
     desk.quiet()
-    tokenizer = _tokenizer(model)
+    tokenizer = load.tokenizer(model)
     with desk.console().status("encoding"):
         examples, found = audit.encode_all(task.split(split), tokenizer, max_length)
         sentences = [f"{split}: {sentence}" for sentence in found.sentences()]
@@ -95,26 +94,6 @@ def _words(task: Task, split: str) -> list[str]:
 def _pairs(split: str) -> list[tuple[str, str]]:
     """What to compare: the shown split with train, or, where train is shown, both others with it."""
     return [("train", name) for name in ("validation", "test") if split in ("train", name)]
-
-
-def _tokenizer(source: str) -> Any:
-    """The tokenizer of a model, found as `load` finds the model, without its weights."""
-    from transformers import AutoTokenizer
-
-    from draftune.target.models import MODELS
-
-    path, extra = Path(source).expanduser(), {}
-    place = str(path) if path.exists() else source
-    if path.is_file():
-        place, extra = str(path.parent), {"gguf_file": path.name}
-    elif not path.exists() and source in MODELS.entries():
-        place = str(MODELS.load(source)(None))
-    try:
-        return AutoTokenizer.from_pretrained(place, **extra)
-    except Exception as error:  # transformers raises OSError, ValueError, KeyError and more
-        met = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:300]
-        todo = "give a model folder, a hub id, a .gguf file or a named model"
-        raise errors.TargetError(doing=f"loading the tokenizer of {source!r}", met=met, todo=todo) from error
 
 
 def _as_tokens(example: Example, tokenizer: Any) -> Text:

@@ -95,6 +95,7 @@ def _check(opened: Bundle, task: Task) -> None:
 
     config, runner = recipe.check(), opened.target.runner()
     requests = make_requests(opened.target, task, config)
+    plain = checks.plainly(runner, requests)
     for name, drafter in opened.drafters.items():
-        checked = checks.check(runner, drafter, requests, num_drafts=config.num_drafts)
+        checked = checks.check(runner, drafter, requests, num_drafts=config.num_drafts, plain=plain)
         check.tell(opened.target, checked, config.num_drafts, name)

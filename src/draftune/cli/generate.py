@@ -24,12 +24,13 @@ def generate(
     max_new_tokens: options.MaxNewTokens = 256,
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
-    num_drafts: options.NumDrafts = 5,
+    num_drafts: options.AsTrained = None,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
     stop: Annotated[list[str] | None, typer.Option(help="End the answer before this text; may be given again.")] = None,
     trace: Annotated[bool, typer.Option(help="Show on stderr where each token came from.")] = False,
     stats: Annotated[bool, typer.Option(help="Show on stderr how fast it was and how many drafts stood.")] = False,
+    runner: options.Runner = "auto",
     dtype: options.Dtype = "auto",
     device: options.Device = "auto",
     base: options.Base = None,
@@ -42,7 +43,7 @@ def generate(
     from draftune.cli import voice as voices
 
     voice = voices.open_voice(
-        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, dtype=dtype, device=device, base=base
+        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, runner=runner, dtype=dtype, device=device, base=base
     )
     request = voice.request(
         messages, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, stop=stop or ()

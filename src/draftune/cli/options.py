@@ -16,9 +16,13 @@ MaxNewTokens = Annotated[int, typer.Option(min=1, help="Most tokens of an answer
 Temperature = Annotated[float, typer.Option(min=0.0, help="0 always takes the likeliest token.")]
 Seed = Annotated[int | None, typer.Option(help="The same seed gives the same text, with any drafter or none.")]
 NumDrafts = Annotated[int, typer.Option("--num-drafts", "-k", help="Tokens drafted a round, 1 or more.")]
+AsTrained = Annotated[
+    int | None, typer.Option("--num-drafts", "-k", help="Tokens drafted a round, 1 or more.", show_default="as trained")
+]
 Rule = Annotated[str, typer.Option(help="How drafts are judged: auto, match or rejection.")]
 Drafter = Annotated[str | None, typer.Option(help="Another drafter of the bundle, or none.", show_default="its first")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16 or float64.")]
+Runner = Annotated[str, typer.Option(help="How the model is read: auto, packed (fast, on a CPU) or general.")]
 Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Base = Annotated[str | None, typer.Option(help="Where the base model is now, if it has moved.", show_default=False)]
 Task = Annotated[

@@ -13,14 +13,20 @@ if TYPE_CHECKING:
     from draftune.export.bundle import Card
 
 
-def held_out(card: Card, spec: str | None) -> Task:
-    """The task named by `spec`, else the bundle's own; says so where its rows have changed since it was tuned."""
+def held_out(card: Card, spec: str | None, fields: Sequence[str] | None = None) -> Task:
+    """The task named by `spec`, else the bundle's own; says so where its rows have changed since it was tuned.
+
+    `fields` tells which field of the rows of `spec` means what, as in `mapping`.
+    """
     import dataclasses
 
     from draftune.data import open_task
 
     if spec is not None:
-        return open_task(spec)
+        return open_task(spec, mapping=mapping(fields) or None)
+    if fields:
+        met, todo = "--field without --task", "name the rows by --task, or leave it out: the bundle knows its own"
+        raise errors.ConfigError(doing="choosing the rows", met=met, todo=todo)
     opened = open_task(card.task_place, mapping=dict(card.fields) or None)
     task = dataclasses.replace(opened, name=card.task)
     if task.fingerprint() != card.task_fingerprint:

@@ -135,7 +135,7 @@ def make(
         if not is_begun(out):
             shutil.rmtree(work, ignore_errors=True)
         raise
-    _write(trained, out, work, base=base, base_fingerprint=base_fingerprint, task=task, spec=spec, fields=fields)
+    _write(trained, config, out, work, base, base_fingerprint, task=task, spec=spec, fields=fields)
     shutil.rmtree(work, ignore_errors=True)
     return trained
 
@@ -168,11 +168,12 @@ def _open(model: str, config: TrainConfig, *, dtype: str, device: str) -> tuple[
 
 def _write(
     trained: Trained,
+    config: TrainConfig,
     out: Path,
     work: Path,
-    *,
     base: str,
     base_fingerprint: str,
+    *,
     task: Task,
     spec: str,
     fields: Mapping[str, str] | None,
@@ -191,6 +192,8 @@ def _write(
         out,
         trained.target,
         packed,
+        num_drafts=config.num_drafts,
+        mode=config.mode,
         base=base,
         base_fingerprint=base_fingerprint,
         task=spec,

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast, get_args
+
+from draftune import errors
+from draftune.cli import desk
 
 if TYPE_CHECKING:
     from draftune.decode.loop import Decoder
     from draftune.decode.plain import PlainDecoder
     from draftune.export.bundle import Bundle
     from draftune.target.target import Target
-    from draftune.types import Message, Request, Token
+    from draftune.types import Message, Request, RunnerKind, Token
 
 NO_DRAFTER = "none"
 
@@ -34,45 +37,85 @@ class Voice:
         seed: int | None,
         stop: Sequence[str],
     ) -> Request:
-        """The conversation as a request, to be ended by the model's own mark."""
+        """The conversation as a request, to be ended by the model's own mark, or where its context is full.
+
+        Raises DataError where the prompt leaves no room for an answer.
+        """
         from draftune.data import template
         from draftune.types import Request
 
+        prompt, room = self._encode(messages), self.room(messages)
+        if room < 1:
+            met = f"{len(prompt)} tokens fill the model's context of {self.target.shape.max_length}"
+            raise errors.DataError(doing="reading the prompt", met=met, todo="shorten it")
         return Request(
             id="prompt",
-            prompt=tuple(template.encode_prompt(messages, self.target.tokenizer)),
-            max_new_tokens=max_new_tokens,
+            prompt=prompt,
+            max_new_tokens=min(max_new_tokens, room),
             temperature=temperature,
             seed=seed,
             stop_tokens=template.end_tokens(self.target.tokenizer),
             stop_strings=tuple(stop),
         )
 
+    def room(self, messages: Sequence[Message]) -> int:
+        """The tokens that the model's context has left for an answer."""
+        return self.target.shape.max_length - len(self._encode(messages))
+
+    def _encode(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        from draftune.data import template
+
+        return tuple(template.encode_prompt(messages, self.target.tokenizer))
+
 
 def open_voice(
-    folder: Path, *, drafter: str | None, num_drafts: int, rule: str, dtype: str, device: str, base: str | None
+    folder: Path,
+    *,
+    drafter: str | None,
+    num_drafts: int | None,
+    rule: str,
+    runner: str,
+    dtype: str,
+    device: str,
+    base: str | None,
 ) -> Voice:
-    """The bundle in `folder`, speaking with the named drafter: None for its default one, "none" for no drafter."""
+    """The bundle in `folder`, speaking with the named drafter: None for its default one, "none" for no drafter.
+
+    Without `num_drafts` it drafts as many tokens a round as it was trained for.
+    """
     from draftune import config as configs
     from draftune.bench.run import detokenizer
     from draftune.decode.loop import DecodeConfig, Decoder
     from draftune.decode.plain import PlainDecoder
+    from draftune.export import bundle as bundles
 
-    settings = {"num_drafts": num_drafts, "rule": rule}
+    known = bundles.read_card(folder).num_drafts
+    settings = {"num_drafts": known if num_drafts is None else num_drafts, "rule": rule}
+    kind = runner_kind(runner)
     config = configs.make(DecodeConfig, settings, doing="reading the decoding settings")
     bundle = open_bundle(folder, drafter=drafter, dtype=dtype, device=device, base=base)
-    runner, detokenize = bundle.target.runner(), detokenizer(bundle.target)
+    reader, detokenize = bundle.target.runner(kind), detokenizer(bundle.target)
     if not bundle.drafters:
-        return Voice(target=bundle.target, decoder=PlainDecoder(runner, detokenize), drafter=NO_DRAFTER)
+        return Voice(target=bundle.target, decoder=PlainDecoder(reader, detokenize), drafter=NO_DRAFTER)
     [(name, module)] = bundle.drafters.items()
-    return Voice(target=bundle.target, decoder=Decoder(runner, module, config, detokenize), drafter=name)
+    return Voice(target=bundle.target, decoder=Decoder(reader, module, config, detokenize), drafter=name)
+
+
+def runner_kind(name: str) -> RunnerKind:
+    """The kind of runner of this name. Raises ConfigError where there is none."""
+    from draftune.types import RunnerKind
+
+    known = get_args(RunnerKind)
+    if name not in known:
+        met, todo = f"no runner is called {name!r}", errors.nearest(name, known)
+        raise errors.ConfigError(doing="choosing a runner", met=met, todo=todo)
+    return cast("RunnerKind", name)
 
 
 def open_bundle(folder: Path, *, drafter: str | None, dtype: str, device: str, base: str | None) -> Bundle:
     """The bundle with its adapter folded into the weights and one drafter, or none."""
     import dataclasses
 
-    from draftune.cli import desk
     from draftune.export import bundle as bundles
     from draftune.target import lora
 
@@ -88,8 +131,11 @@ def speak(voice: Voice, request: Request) -> Iterator[tuple[str, list[Token]]]:
     from draftune.bench.run import detokenizer
     from draftune.decode.stream import TextStream
 
-    text = TextStream(detokenizer(voice.target), request.stop_strings)
+    text, num_tokens = TextStream(detokenizer(voice.target), request.stop_strings), len(request.prompt)
     for tokens in voice.decoder.stream([request]):
+        num_tokens += len(tokens)
         heard = [token.token for token in tokens if token.token not in request.stop_tokens]
         yield text.push(heard), tokens
     yield text.finish(), []
+    if num_tokens >= voice.target.shape.max_length:
+        desk.note(f"the answer ends where the model's context of {num_tokens} tokens is full")

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from draftune import errors
 from draftune.decode.clock import Clock
-from draftune.decode.judge import Judge, Rule
+from draftune.decode.judge import Judge
 from draftune.decode.row import Row
 from draftune.decode.stops import Detokenize
 from draftune.drafters.base import Drafter, Prefix
 from draftune.target.base import Runner, Step
-from draftune.types import Completion, Draft, Features, Request, Token, Verdict
+from draftune.types import Completion, Draft, Features, Request, Rule, Token, Verdict
 
 Observer = Callable[[int, Features, Draft, Verdict], None]  # round number and what was met in it, for traces
 

@@ -18,6 +18,12 @@ _GOLDEN = 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
+def place(device: torch.device | str) -> torch.device:
+    """Where noise for tokens on `device` is made: there, or on the CPU where the device has no float64."""
+    device = torch.device(device)
+    return torch.device("cpu") if device.type == "mps" else device
+
+
 def key(seed: int, sample: int) -> int:
     """The 64-bit key of one request, as a signed integer."""
     return _signed(_mix_int(_mix_int(seed & _MASK) + _GOLDEN * (sample + 1)))

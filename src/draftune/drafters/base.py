@@ -81,6 +81,13 @@ class Config(ABC):
     def build(self, parts: TargetParts, vocabulary: Vocabulary) -> Drafter:
         """A fresh drafter for the target that lends `parts`. Raises ConfigError for impossible settings."""
 
+    def for_drafts(self, num_drafts: int) -> Config:
+        """These settings for K drafts a round; the same, unless they leave open how many the drafter can make.
+
+        Raises ConfigError or UnknownNameError for settings that are wrong whatever the target.
+        """
+        return self
+
 
 class Drafter(nn.Module, ABC):
     """A small module that guesses what the target will say.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -23,6 +23,8 @@ from draftune.registry import Registry
 from draftune.target.base import FINAL, TargetParts
 from draftune.types import Draft, Features, Verdict
 
+NUM_DRAFTS = "num_drafts"  # what a context with one block for each offset calls its K
+
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
@@ -33,10 +35,12 @@ class Part:
 
     def build(self, table: Registry, *arguments: Any) -> Any:
         """The part, its settings checked by its own Config."""
-        part = table.load(self.kind)
-        return part(
-            configs.make(part.Config, self.settings, doing=f"building the {table.kind} {self.kind!r}"), *arguments
-        )
+        return table.load(self.kind)(self.config(table), *arguments)
+
+    def config(self, table: Registry) -> Any:
+        """The part's settings, its defaults filled in. Raises ConfigError for impossible ones."""
+        kind = table.load(self.kind).Config
+        return configs.make(kind, self.settings, doing=f"building the {table.kind} {self.kind!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +55,23 @@ class ComposedConfig(Config):
         context: Context = self.context.build(CONTEXTS, parts.shape)
         recent: Recent = self.recent.build(RECENTS, parts.shape)
         head: Head = self.head.build(HEADS, parts, vocabulary, recent.width)
-        return ComposedDrafter(context, recent, head, parts=parts, vocabulary=vocabulary)
+        drafter = ComposedDrafter(context, recent, head, parts=parts, vocabulary=vocabulary)
+        if not any(True for _ in drafter.parameters()):
+            raise errors.ConfigError(
+                doing="building a drafter",
+                met=f"{self.context.kind}, {self.recent.kind} and {self.head.kind}: none of its parts can learn",
+                todo="choose another context, recent-token model or head",
+            )
+        return drafter
+
+    def for_drafts(self, num_drafts: int) -> ComposedConfig:
+        """With one context for each of K offsets, where the context has one for each and its settings do not say."""
+        for part, table in ((self.context, CONTEXTS), (self.recent, RECENTS), (self.head, HEADS)):
+            part.config(table)
+        known = {one.name for one in fields(CONTEXTS.load(self.context.kind).Config)}
+        if NUM_DRAFTS not in known or NUM_DRAFTS in self.context.settings:
+            return self
+        return replace(self, context=replace(self.context, settings={**self.context.settings, NUM_DRAFTS: num_drafts}))
 
 
 @dataclass(frozen=True, kw_only=True)

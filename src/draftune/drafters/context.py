@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from draftune import config as configs
 from draftune.target.base import TargetShape
 
 
@@ -45,7 +46,10 @@ class Residual(Context):
 
     @dataclass(frozen=True, kw_only=True)
     class Config:
-        num_drafts: int = 5  # one block for each offset
+        num_drafts: int = 5  # one block for each offset; a run hands in its own K
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a residual context", num_drafts=1)
 
     def __init__(self, config: Config, shape: TargetShape) -> None:
         super().__init__()

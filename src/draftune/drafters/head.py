@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from draftune import config as configs
 from draftune.drafters.recent import normalize
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target.base import TargetParts
@@ -56,6 +57,9 @@ class MlpHead(Head):
     @dataclass(frozen=True, kw_only=True)
     class Config:
         inner: int = 0  # 0 = twice the target's hidden size
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building an mlp head", inner=0)
 
     def __init__(self, config: Config, parts: TargetParts, vocabulary: Vocabulary, summary_width: int) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from draftune import errors
+from draftune import config as configs
 from draftune.target.base import TargetShape
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -70,10 +70,7 @@ class Recurrent(Recent):
         width: int = 0  # 0 = the target's hidden size
 
         def __post_init__(self) -> None:
-            if self.width < 0:
-                raise errors.ConfigError(
-                    doing="building a recurrent drafter", met=f"width {self.width}", todo="give a width of 1 or more"
-                )
+            configs.at_least(self, doing="building a recurrent drafter", width=0)
 
     def __init__(self, config: Config, shape: TargetShape) -> None:
         super().__init__()
@@ -134,6 +131,9 @@ class State(Recent):
     class Config:
         inner: int = 0  # width inside the candidate; 0 = twice the target's hidden size
 
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a state drafter", inner=0)
+
     def __init__(self, config: Config, shape: TargetShape) -> None:
         super().__init__()
         self.width = shape.hidden_size
@@ -165,6 +165,9 @@ class Fixed(Recent):
         heads: int = 8
         window: int = 16  # tokens looked back; older ones are out of sight
         inner: int = 0  # feed-forward width; 0 = twice the target's hidden size
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a fixed-attention drafter", heads=1, window=1, inner=0)
 
     def __init__(self, config: Config, shape: TargetShape) -> None:
         super().__init__()

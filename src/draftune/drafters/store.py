@@ -13,13 +13,14 @@ import safetensors.torch
 import torch
 
 from draftune import config as configs
-from draftune import errors
+from draftune import errors, storage
 from draftune.drafters.base import Config, Drafter
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target.base import TargetParts, TargetShape
 
 VOCABULARY_IDS = "vocabulary_ids"
+KEYS = ("drafter", "config", "target", "extra")  # of config.json
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,13 +51,9 @@ def save(
     }
     tensors = {key: value.detach().cpu().contiguous() for key, value in drafter.state_dict().items()}
     tensors[VOCABULARY_IDS] = vocabulary.ids.cpu()
-    try:
+    with storage.reporting(f"saving the drafter to {folder}"):
         safetensors.torch.save_file(tensors, folder / "model.safetensors")
         (folder / "config.json").write_text(json.dumps(settings, indent=2) + "\n")
-    except (OSError, safetensors.SafetensorError) as error:
-        raise errors.StorageError(
-            doing=f"saving the drafter to {folder}", met=str(error), todo="free some space"
-        ) from error
 
 
 def load(folder: Path, parts: TargetParts) -> tuple[Drafter, DrafterCard]:
@@ -64,9 +61,9 @@ def load(folder: Path, parts: TargetParts) -> tuple[Drafter, DrafterCard]:
 
     Raises StorageError for a damaged folder, MismatchError where width or vocabulary are another target's.
     """
-    settings, tensors = _read(folder)
-    _check_shape(folder, TargetShape(**settings["target"]), parts.shape)
     doing = f"loading the drafter in {folder}"
+    settings, tensors = _read(folder, doing)
+    _check_shape(configs.make(TargetShape, settings["target"], doing=doing), parts.shape, doing)
     make = DRAFTERS.load(settings["drafter"])
     config = configs.make(type(make()), settings["config"], doing=doing)
     vocabulary = Vocabulary(tensors.pop(VOCABULARY_IDS), parts.shape.vocab_size)
@@ -81,22 +78,25 @@ def load(folder: Path, parts: TargetParts) -> tuple[Drafter, DrafterCard]:
     )
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _read(folder: Path, doing: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    todo = "give a folder that draftune wrote"
     try:
         settings = json.loads((folder / "config.json").read_text())
         tensors = safetensors.torch.load_file(folder / "model.safetensors")
     except (OSError, ValueError, safetensors.SafetensorError) as error:
-        raise errors.StorageError(
-            doing=f"loading the drafter in {folder}", met=str(error), todo="give a folder that draftune wrote"
-        ) from error
+        raise errors.StorageError(doing=doing, met=str(error), todo=todo) from error
+    lacking = [name for name in KEYS if not isinstance(settings, dict) or name not in settings]
+    lacking += [name for name in (VOCABULARY_IDS,) if name not in tensors]
+    if lacking:
+        raise errors.StorageError(doing=doing, met=f"it has no {lacking[0]!r}", todo=todo)
     return settings, tensors
 
 
-def _check_shape(folder: Path, trained: TargetShape, given: TargetShape) -> None:
+def _check_shape(trained: TargetShape, given: TargetShape, doing: str) -> None:
     for name, what in (("hidden_size", "width"), ("vocab_size", "vocabulary")):
         if getattr(trained, name) != getattr(given, name):
             raise errors.MismatchError(
-                doing=f"loading the drafter in {folder}",
+                doing=doing,
                 met=f"trained for a target of {what} {getattr(trained, name)}, met one of {getattr(given, name)}",
                 todo="load it with the target of its own bundle",
             )

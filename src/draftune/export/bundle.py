@@ -45,6 +45,8 @@ class Card:
     shape: TargetShape
     drafter: str  # the default
     drafters: tuple[str, ...]
+    num_drafts: int  # K that they were trained for
+    mode: str = "after"  # how they were trained: after the target, or jointly with it
     task: str  # the rows as they were named
     task_place: str  # and where they were
     fields: Mapping[str, str] = field(default_factory=dict)  # and which of their fields mean what
@@ -78,6 +80,8 @@ def write(
     target: Target,
     drafters: Mapping[str, Packed],
     *,
+    num_drafts: int,
+    mode: str = "after",
     base: str,
     base_fingerprint: str,
     task: str,
@@ -103,6 +107,8 @@ def write(
         shape=target.shape,
         drafter=next(iter(drafters)),
         drafters=tuple(drafters),
+        num_drafts=num_drafts,
+        mode=mode,
         task=task,
         task_place=_absolute(task),
         fields=fields or {},

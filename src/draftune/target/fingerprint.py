@@ -6,11 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterator
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 SAMPLES = 256  # elements read of each base weight; an adapter is read whole
+_REMEMBERED: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 TRAITS = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads")
 
 
@@ -21,14 +23,24 @@ def of(model: Any) -> str:
     """
     adapted = hasattr(model, "peft_config")
     causal = model.get_base_model() if adapted else model
-    digest = hashlib.sha256(json.dumps([getattr(causal.config, trait, None) for trait in TRAITS]).encode())
-    for name, weight in _base_weights(model, causal):
-        step = max(1, weight.numel() // SAMPLES)
-        _add(digest, name, weight.detach().flatten()[::step][:SAMPLES])
+    digest = hashlib.sha256((_REMEMBERED.get(causal) or _base(model, causal)).encode())
     if adapted:
         for name, weight in _adapter_weights(model):
             _add(digest, name, weight)
     return digest.hexdigest()[:16]
+
+
+def remember(causal: Any) -> None:
+    """Keep a bare model's hash, for it is about to be cast to float16, which loses more than bfloat16 has."""
+    _REMEMBERED[causal] = _base(causal, causal)
+
+
+def _base(model: Any, causal: Any) -> str:
+    digest = hashlib.sha256(json.dumps([getattr(causal.config, trait, None) for trait in TRAITS]).encode())
+    for name, weight in _base_weights(model, causal):
+        step = max(1, weight.numel() // SAMPLES)
+        _add(digest, name, weight.detach().flatten()[::step][:SAMPLES])
+    return digest.hexdigest()
 
 
 def _add(digest: Any, name: str, weight: Tensor) -> None:

@@ -10,12 +10,12 @@ from typing import Any
 import torch
 
 from draftune import errors
-from draftune.target import anatomy, lora
+from draftune.target import anatomy, fingerprint, lora
 from draftune.target import device as devices
 from draftune.target.models import MODELS
 from draftune.target.target import Target
 
-__all__ = ["MODELS", "Progress", "load"]
+__all__ = ["MODELS", "Progress", "load", "tokenizer"]
 
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of it that is
 
@@ -34,15 +34,42 @@ def load(source: str, *, dtype: str = "auto", device: str = "auto", progress: Pr
         return lora.attach(base, path)
     if path.is_file():
         return _from_gguf(path, source, number, place)
+    return _from_pretrained(_place(source, progress), source, number, place)
+
+
+def tokenizer(source: str) -> Any:
+    """The tokenizer of what `load` would load, without its weights."""
+    path = Path(source).expanduser()
+    if path.is_dir() and lora.is_adapter(path):
+        return tokenizer(_base_of(path))
+    extra = {"gguf_file": path.name} if path.is_file() else {}
+    doing, todo = f"loading the tokenizer of {source!r}", "give a model folder, a hub id, a .gguf file or a named model"
+    return _tokenizer(_place(source, None), doing, todo, extra)
+
+
+def _place(source: str, progress: Progress | None) -> str:
+    """The folder or hub id behind a source: of a .gguf file its folder, of a named model where it was unpacked."""
+    path = Path(source).expanduser()
+    if path.is_file():
+        return str(path.parent)
     if path.is_dir():
-        return _from_pretrained(str(path), source, number, place)
+        return str(path)
     if source in MODELS.entries():
-        return _from_pretrained(str(MODELS.load(source)(progress)), source, number, place)
+        return str(MODELS.load(source)(progress))
     if source.startswith((".", "/", "~")) or source.count("/") > 1 or source.endswith(".gguf"):
         raise errors.TargetError(
             doing=f"loading {source!r}", met="there is no such file or folder", todo="check the path"
         )
-    return _from_pretrained(source, source, number, place)
+    return source
+
+
+def _tokenizer(place: str, doing: str, todo: str, extra: dict[str, Any]) -> Any:
+    from transformers import AutoTokenizer
+
+    made = _attempt(lambda: AutoTokenizer.from_pretrained(place, **extra), doing, todo)
+    if made.pad_token is None:  # one that it already has, so that no embedding is resized
+        made.pad_token = made.unk_token or made.eos_token or made.bos_token
+    return made
 
 
 def _base_of(adapter: Path) -> str:
@@ -81,17 +108,15 @@ def _from_pretrained(
     gguf_file: str | None = None,
     model_extra: dict[str, Any] | None = None,
 ) -> Target:
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
     doing, extra = f"loading {name!r}", {"gguf_file": gguf_file} if gguf_file else {}
     config = _attempt(lambda: AutoConfig.from_pretrained(place, **extra), doing, _hint(place, name))
     _refuse_other_kinds(config, doing)
     anatomy.refuse_unserved(config)
-    todo = "add the tokenizer's files to it"
-    tokenizer = _attempt(lambda: AutoTokenizer.from_pretrained(place, **extra), f"{doing}, its tokenizer", todo)
+    spoken = _tokenizer(place, f"{doing}, its tokenizer", "add the tokenizer's files to it", extra)
     model = _weights(place, config, dtype, device, doing, model_extra or {})
-    _settle_pad(tokenizer)
-    return Target(model, tokenizer, name)
+    return Target(model, spoken, name)
 
 
 def _weights(
@@ -103,10 +128,11 @@ def _weights(
         extra = {**extra, "attn_implementation": "eager"}  # sdpa would drop the cap
     if device.type != "cpu":
         extra = {**extra, "device_map": {"": device}}
+    half = dtype == torch.float16
     todo = "use a complete checkpoint of a decoder-only text model that transformers can load"
     model, notes = _attempt(
         lambda: AutoModelForCausalLM.from_pretrained(
-            place, dtype=dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra
+            place, dtype="auto" if half else dtype, output_loading_info=True, ignore_mismatched_sizes=True, **extra
         ),
         doing,
         todo,
@@ -115,6 +141,9 @@ def _weights(
     if missing or odd:  # transformers would fill them with noise
         met = f"{len(missing)} weights are missing" if missing else f"{len(odd)} weights have other shapes than it says"
         raise errors.TargetError(doing=doing, met=f"{met}, such as {(missing or odd)[0]!r}", todo=todo)
+    if half:
+        fingerprint.remember(model)
+        model = model.to(dtype)
     return model.eval().requires_grad_(False)
 
 
@@ -145,9 +174,3 @@ def _refuse_other_kinds(config: Any, doing: str) -> None:
         raise errors.TargetError(
             doing=doing, met=f"it is a {kinds[0]}, not a causal language model", todo="use a decoder-only text model"
         )
-
-
-def _settle_pad(tokenizer: Any) -> None:
-    """Give the tokenizer a pad token that it already has, so that no embedding is resized."""
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = tokenizer.unk_token or tokenizer.eos_token or tokenizer.bos_token

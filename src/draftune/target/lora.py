@@ -136,7 +136,7 @@ def without(target: Target) -> Iterator[Target]:
 
 def has_adapter(target: Target) -> bool:
     """Whether a peft adapter is attached, not folded in."""
-    return hasattr(target.model, "peft_config")
+    return target.adapted
 
 
 def adapter_state(target: Target) -> dict[str, Tensor]:

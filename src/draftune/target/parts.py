@@ -18,6 +18,15 @@ CHUNK = 4096  # rows made at once
 @torch.no_grad()
 def lend(target: Target) -> TargetParts:
     """The parts of `target`. They are its own tensors wherever it uses a weight as stored."""
+    training = target.model.training
+    target.model.eval()  # dropout would be taken for a scale
+    try:
+        return _lend(target)
+    finally:
+        target.model.train(training)
+
+
+def _lend(target: Target) -> TargetParts:
     head, scale = target.causal.get_output_embeddings(), _head_scale(target)
     matrix, bias = _matrix(head), getattr(head, "bias", None)
     return TargetParts(

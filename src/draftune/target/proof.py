@@ -12,7 +12,7 @@ from draftune.target import anatomy
 from draftune.target.base import FINAL
 
 if TYPE_CHECKING:
-    from draftune.target.runner import HuggingFaceRunner
+    from draftune.target.blocks import BlockRunner
     from draftune.target.target import Target
 
 PROVEN = frozenset({"llama", "mistral", "phi3", "qwen3", "gemma2", "gemma3_text"})  # by tests/target/test_runner.py
@@ -21,7 +21,7 @@ LONGEST_WINDOW = 128  # tokens; longer ones are not reached by a short trial
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}  # of the mean logit; an unseen window or mask costs over 0.3
 
 
-def check(target: Target, runner: HuggingFaceRunner) -> None:
+def check(target: Target, runner: BlockRunner) -> None:
     """Nothing, or a TargetError where ragged blocks and a plain forward disagree, or the family cannot run them."""
     family = target.causal.config.model_type
     try:
@@ -35,7 +35,7 @@ def check(target: Target, runner: HuggingFaceRunner) -> None:
 
 
 @torch.inference_mode()
-def _disagreement(target: Target, runner: HuggingFaceRunner) -> float:
+def _disagreement(target: Target, runner: BlockRunner) -> float:
     """Mean logit difference over mean logit, over a prefill and two blocks of which a part is withdrawn."""
     generator = torch.Generator().manual_seed(0)
     windows = [window for window in anatomy.attention(target.causal.config).windows.values() if window]

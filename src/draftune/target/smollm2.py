@@ -46,17 +46,9 @@ TENSORS = {
 Progress = Callable[[str, float], None]
 
 
-def cache_folder() -> Path:
-    """Where named models are kept: $DRAFTUNE_CACHE, or the user's cache."""
-    import platformdirs
-
-    root = os.environ.get("DRAFTUNE_CACHE") or platformdirs.user_cache_dir("draftune")
-    return Path(root).expanduser() / "models"
-
-
 def fetch(progress: Progress | None = None) -> Path:
     """The model's folder in the cache, made on the first call. `progress` hears (stage, fraction)."""
-    home = cache_folder() / f"{NAME}-{VERSION}"
+    home = storage.cache_folder() / "models" / f"{NAME}-{VERSION}"
     if (home / "config.json").is_file():
         return home
     doing = f"unpacking {NAME} to {str(home)!r}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -9,10 +10,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from draftune import errors
 from draftune.target import anatomy, fingerprint, parts, proof
 from draftune.target.base import FINAL, TargetParts, TargetShape
+from draftune.target.blocks import BlockRunner
+from draftune.target.packed import Packed, PackedRunner, pack
 from draftune.target.runner import HuggingFaceRunner
-from draftune.types import Features
+from draftune.types import Features, RunnerKind
 
 
 class Target:
@@ -22,12 +26,18 @@ class Target:
         self.model, self.tokenizer, self.name = model, tokenizer, name
         self._known_as = known_as  # fingerprint of the unmerged target whose weights were folded into this one
         self._tried = False
+        self._packed: tuple[int, Packed] | None = None  # and the state of the weights that it was made of
         anatomy.refuse_unserved(self.causal.config)
+
+    @property
+    def adapted(self) -> bool:
+        """Whether a peft adapter is attached, not folded in."""
+        return hasattr(self.model, "peft_config")
 
     @property
     def causal(self) -> Any:
         """The causal LM itself, under the adapter if there is one."""
-        return self.model.get_base_model() if hasattr(self.model, "peft_config") else self.model
+        return self.model.get_base_model() if self.adapted else self.model
 
     @property
     def body(self) -> nn.Module:
@@ -62,12 +72,32 @@ class Target:
         """Embedding and head as the model uses them, shared with it where it uses them as stored."""
         return parts.lend(self)
 
-    def runner(self) -> HuggingFaceRunner:
-        """A runner over this model, with a cache of its own. An unproven family is put on a short trial first."""
+    def runner(self, kind: RunnerKind = "auto") -> BlockRunner:
+        """A runner over this model, with a memory of its own.
+
+        "packed" is the fast one for Llama-shaped models on a CPU, "general" serves every family, "auto" is the first
+        that can. Raises TargetError where "packed" is asked for and cannot be had. A family that nobody has proven is
+        put on a short trial first, and so are packed weights.
+        """
+        if kind != "general":
+            try:
+                return PackedRunner(self.shape, self._pack())
+            except errors.TargetError as error:
+                if kind == "packed":
+                    raise
+                _tell(self, error)
         if not self._tried and self.causal.config.model_type not in proof.PROVEN:
             proof.check(self, HuggingFaceRunner(self))
         self._tried = True
         return HuggingFaceRunner(self)
+
+    def _pack(self) -> Packed:
+        state = sum(weight._version for weight in self.causal.parameters())  # counts changes in place
+        if self._packed is None or self._packed[0] != state:
+            made = pack(self)
+            proof.check(self, PackedRunner(self.shape, made))
+            self._packed = (state, made)
+        return self._packed[1]
 
     def fingerprint(self) -> str:
         """A hash that tells this base model with this adapter from any other, whatever the precision."""
@@ -93,3 +123,10 @@ class Target:
         """Logits [...,V] of final-norm hidden states [...,D], with the family's scales and soft-caps."""
         flat_1ND = hidden.reshape(1, -1, hidden.shape[-1])
         return anatomy.apply_head(self.causal, flat_1ND).reshape(*hidden.shape[:-1], -1)
+
+
+def _tell(target: Target, error: errors.TargetError) -> None:
+    """Say, once in a process, why a model that a CPU could read fast is not."""
+    expected = target.device.type == "cpu" and target.dtype in (torch.float32, torch.bfloat16)
+    if expected and not target.adapted:
+        warnings.warn(f"decoding with the general runner: {error.met}", RuntimeWarning, stacklevel=3)

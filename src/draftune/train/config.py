@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from draftune import config as configs
 from draftune import errors
 from draftune.target.lora import LoraSettings
 
@@ -68,10 +69,7 @@ class TrainConfig:
     check_memory: bool = True  # refuse to start when the estimate exceeds the device
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is not None and value != "full" and not value >= least:
-                self._refuse(name, value, f"give at least {least:g}")
+        configs.at_least(self, doing=_DOING, **_LEAST)
         for name in ("lr_adapter", "lr_drafter", "clip", "decay", "drafter_minutes", "checkpoint_s"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -95,9 +93,10 @@ class TrainConfig:
             self._refuse("mode", "joint", "use mode 'after' for a target that is already tuned")
 
     def _refuse(self, name: str, value: object, todo: str) -> None:
-        raise errors.ConfigError(doing="reading the training settings", met=f"{name} = {value}", todo=todo)
+        raise errors.ConfigError(doing=_DOING, met=f"{name} = {value}", todo=todo)
 
 
+_DOING = "reading the training settings"
 _LEAST: dict[str, float] = {
     "adapter_rows": 1,
     "adapter_epochs": 0,

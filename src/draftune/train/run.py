@@ -94,7 +94,8 @@ def drafter_configs(config: TrainConfig) -> dict[str, Config]:
     made = {}
     for name in config.drafters:
         assignments = [f"{key}={value}" for key, value in config.drafter_settings.get(name, {}).items()]
-        made[name] = configs.override(DRAFTERS.load(name)(), assignments, doing=f"setting up the drafter {name!r}")
+        settled = configs.override(DRAFTERS.load(name)(), assignments, doing=f"setting up the drafter {name!r}")
+        made[name] = settled.for_drafts(config.num_drafts)
     return made
 
 
@@ -244,7 +245,7 @@ def _summary(ends: list[Snapshot], material: Material, run: Run) -> dict[str, An
         if judged and "tau" in judged[-1]:
             name = end.stage.partition(":")[2] or run.config.drafters[0]
             figures = {key: value for key, value in judged[-1].items() if key == "tau" or key.startswith("alpha_")}
-            summary["acceptance"][name] = figures
+            summary["acceptance"][name] = summary["stages"][end.stage]["acceptance"] = figures
     summary["rows"] = {"adapter": len(material.adapter), "drafter": len(material.drafter)}
     summary["vocabulary"] = material.vocabulary.size
     summary["data"] = run.identity["data"]
