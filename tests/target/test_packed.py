@@ -15,9 +15,10 @@ from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
+from draftune.kernels import build
 from draftune.target import lora
 from draftune.target.base import FINAL
-from draftune.target.packed import PackedRunner, build
+from draftune.target.packed import PackedRunner
 from draftune.target.runner import HuggingFaceRunner
 from draftune.target.target import Target
 from draftune.target.tiny import WINDOW, tiny

@@ -44,7 +44,7 @@ class Decoder:
         detokenize: Detokenize | None = None,
         observer: Observer | None = None,
     ) -> None:
-        self.runner, self.drafter, self.config = runner, drafter, config or DecodeConfig()
+        self.runner, self.drafter, self.config = runner, drafter.ready(), config or DecodeConfig()
         self.detokenize, self.observer = detokenize, observer
         self.clock = Clock(runner.device)
         most = drafter.max_drafts

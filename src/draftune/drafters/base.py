@@ -104,6 +104,10 @@ class Drafter(nn.Module, ABC):
         """The largest K it can draft; None means any."""
         return None
 
+    def ready(self) -> Drafter:
+        """The drafter to decode with: itself, or a twin that says the same faster on this machine."""
+        return self
+
     @abstractmethod
     def begin(self, prefix: Prefix) -> Any:
         """The state of B rows after their prefill."""

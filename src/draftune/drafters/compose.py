@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from draftune import config as configs
-from draftune import errors
+from draftune import errors, kernels
 from draftune.drafters.base import Config, DraftBatch, Drafter, Objective, Prefix, Sampler
 from draftune.drafters.context import Context
 from draftune.drafters.head import Head
@@ -98,6 +99,14 @@ class ComposedDrafter(Drafter):
     def max_drafts(self) -> int | None:
         return self.context.max_drafts
 
+    def ready(self) -> ComposedDrafter:
+        if not kernels.served(*self.parameters()):
+            return self
+        twin = copy.copy(self)
+        parts = {"context": self.context.packed(), "recent": self.recent.packed(), "head": self.head.packed()}
+        vars(twin)["_modules"] = {**self._modules, **parts}
+        return twin
+
     def begin(self, prefix: Prefix) -> State:
         last_B = prefix.lengths - 1
         hidden_BTD = prefix.features.tap(FINAL)
@@ -105,16 +114,29 @@ class ComposedDrafter(Drafter):
 
     def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
         context_BKD = self.context(self._cast(state.hidden))
-        recent, token_B = self.recent.start(context_BKD[:, 0]), state.anchor
-        drafted_BK, probs = state.anchor[:, None][:, :0], []
-        for offset in range(int(budget_B.max())):
-            recent, summary_BD = self.recent.step(recent, self._embed(token_B))
-            logits_BV = self.head(_at(context_BKD, offset), summary_BD)
+        contexts = context_BKD.unbind(1)
+        recent, token_B = self.recent.start(contexts[0]), state.anchor
+        drafted_BK, probs, num_drafts = state.anchor[:, None][:, :0], [], int(budget_B.max())
+        guesses = None if self.recent.width else self._guesses(contexts, num_drafts)
+        for offset in range(num_drafts):
+            if guesses is None:
+                recent, summary_BD = self.recent.step(recent, self._embed(token_B))
+                logits_BV = self.head(_at(contexts, offset), summary_BD)
+            else:
+                logits_BV = guesses[offset]
             token_B, q_BV = sampler(logits_BV, drafted_BK, self.vocabulary.columns_or_none)
             drafted_BK = torch.cat([drafted_BK, token_B[:, None]], dim=1)
             probs.append(q_BV)
         q_BKV = torch.stack(probs, dim=1) if probs and probs[0] is not None else None
         return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=self.vocabulary.columns_or_none)
+
+    def _guesses(self, contexts: Sequence[Tensor], num_drafts: int) -> Sequence[Tensor]:
+        """Logits [B,V'] of every offset from the contexts alone, in one product."""
+        if num_drafts == 0:
+            return ()
+        context_KBD = torch.stack([_at(contexts, offset) for offset in range(num_drafts)])
+        nothing = context_KBD.flatten(0, 1)[:, :0]
+        return self.head(context_KBD.flatten(0, 1), nothing).unflatten(0, (num_drafts, -1)).unbind(0)
 
     def observe(self, state: State, draft: Draft, verdict: Verdict, features: Features) -> State:
         rows = torch.arange(len(verdict.num_accepted))
@@ -122,11 +144,11 @@ class ComposedDrafter(Drafter):
 
     def loss(self, batch: DraftBatch, objective: Objective) -> Tensor:
         spots = windows(batch, objective.num_drafts, self.vocabulary)
-        context_NKD = self.context(self._cast(batch.features.tap(FINAL)[spots.row, spots.position]))
-        summaries_NKD = self.recent.unroll(context_NKD[:, 0], self._embed(spots.tokens[:, :-1]))
-        total = context_NKD.new_zeros(())
+        contexts = self.context(self._cast(batch.features.tap(FINAL)[spots.row, spots.position])).unbind(1)
+        summaries_NKD = self.recent.unroll(contexts[0], self._embed(spots.tokens[:, :-1]))
+        total = contexts[0].new_zeros(())
         for offset in range(objective.num_drafts):
-            logits_NV = self.head(_at(context_NKD, offset), summaries_NKD[:, offset])
+            logits_NV = self.head(_at(contexts, offset), summaries_NKD[:, offset])
             total = total + objective(offset + 1, logits_NV, spots)
         return total
 
@@ -134,16 +156,17 @@ class ComposedDrafter(Drafter):
         return normalize(self._cast(F.embedding(tokens, self._embedding_VD)))
 
     def _cast(self, x: Tensor) -> Tensor:
-        return x.to(next(self.parameters()).dtype)
+        return x.to(next((one.dtype for one in self.parameters()), torch.float32))  # packed parts have none: fp32
 
 
-def _at(context_BKD: Tensor, offset: int) -> Tensor:
-    if context_BKD.shape[1] == 1:
-        return context_BKD[:, 0]
-    if offset >= context_BKD.shape[1]:
+def _at(contexts: Sequence[Tensor], offset: int) -> Tensor:
+    """The context [B,D] of an offset: its own, or the one of all."""
+    if len(contexts) == 1:
+        return contexts[0]
+    if offset >= len(contexts):
         raise errors.ConfigError(
             doing="drafting",
-            met=f"K = {offset + 1} from a drafter with {context_BKD.shape[1]} heads",
+            met=f"K = {offset + 1} from a drafter with {len(contexts)} heads",
             todo="ask for fewer drafts or train with more heads",
         )
-    return context_BKD[:, offset]
+    return contexts[offset]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from draftune import config as configs
+from draftune import kernels
 from draftune.drafters.recent import normalize
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target.base import TargetParts
@@ -19,6 +20,10 @@ class Head(nn.Module):
 
     def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
         raise NotImplementedError
+
+    def packed(self) -> Head:
+        """A twin for decoding on a CPU; parts with a faster one than packed linear layers override it."""
+        return kernels.with_packed_linears(self)
 
 
 def lent_rows(parts: TargetParts, vocabulary: Vocabulary) -> tuple[Tensor, Tensor | None]:
@@ -46,6 +51,18 @@ class TargetHead(Head):
 
     def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
         return F.linear(summary_NW if summary_NW.shape[-1] else context_ND, self.rows_VD, self.bias_V)
+
+    def packed(self) -> Head:
+        return _PackedTargetHead(self)
+
+
+class _PackedTargetHead(Head):
+    def __init__(self, head: TargetHead) -> None:
+        super().__init__()
+        self.out = kernels.Matrix(head.rows_VD, head.bias_V)
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        return self.out(summary_NW if summary_NW.shape[-1] else context_ND)
 
 
 class MlpHead(Head):
@@ -76,3 +93,27 @@ class MlpHead(Head):
     def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
         mixed_ND = self.down(F.silu(self.up(torch.cat([normalize(context_ND), summary_NW], dim=-1))))
         return self.out(context_ND + mixed_ND)
+
+    def packed(self) -> Head:
+        return _PackedMlpHead(self)
+
+
+class _PackedMlpHead(Head):
+    """The context's part of the first product is made once, for as long as the same tensor is handed in."""
+
+    def __init__(self, head: MlpHead) -> None:
+        super().__init__()
+        hidden_size = head.down.out_features
+        self.of_context = kernels.Matrix(head.up.weight[:, :hidden_size], head.up.bias)
+        self.of_summary = kernels.Matrix(head.up.weight[:, hidden_size:])
+        self.down, self.out = (
+            kernels.Matrix(head.down.weight, head.down.bias),
+            kernels.Matrix(head.out.weight, head.out.bias),
+        )
+        self._context_ND = self._part_NI = torch.empty(0)
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        if context_ND is not self._context_ND:
+            self._context_ND, self._part_NI = context_ND, self.of_context(normalize(context_ND))
+        inner_NI = self.of_summary(summary_NW, add_MN=self._part_NI, silu=True)
+        return self.out(self.down(inner_NI, add_MN=context_ND))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from draftune import errors
-from draftune.target.packed import build, weights
+from draftune.kernels import build
+from draftune.target.packed import weights
 from draftune.target.packed.runner import PackedRunner
 from draftune.target.packed.weights import Packed
 

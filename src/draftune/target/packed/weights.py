@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from draftune.kernels import BLOCK, LANES, pack
 from draftune.target import anatomy
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "phi3"})
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
-LANES, BLOCK = 16, 32  # as in kernel.cpp
 
 
 class CLayer(ctypes.Structure):
@@ -96,7 +96,7 @@ def _head_width(target: Target) -> int:
 def make(target: Target, kernel: ctypes.CDLL) -> Packed:
     """Pack everything; the model itself stays as it is."""
     config, held = target.causal.config, []
-    packer = _Packer(kernel, target.dtype, held)
+    packer = _Packer(held)
     layers = (CLayer * len(target.layers))(*(_layer(layer, packer) for layer in target.layers))
     for layer, window in zip(layers, _windows(target), strict=True):
         layer.window = window or 0
@@ -162,19 +162,12 @@ def _layer(layer: Any, packer: _Packer) -> CLayer:
 class _Packer:
     """Makes what the kernel points at, and keeps it."""
 
-    def __init__(self, kernel: ctypes.CDLL, dtype: torch.dtype, held: list[Any]) -> None:
-        self.kernel, self.dtype, self.held = kernel, dtype, held
-        self._pack = getattr(kernel, f"pack_{DTYPES[dtype]}")
-        self._pack.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
-        kernel.advise.argtypes = [c_void_p, c_int64]
+    def __init__(self, held: list[Any]) -> None:
+        self.held = held
 
     def matrix(self, weight_ND: Tensor) -> int:
-        """The address of a matrix packed in blocks of 32 rows, the last one filled up with zeros."""
-        weight_ND = weight_ND.detach().contiguous()
-        columns, depth = weight_ND.shape
-        packed = torch.empty(-(-columns // BLOCK) * BLOCK * depth, dtype=self.dtype)
-        self.kernel.advise(packed.data_ptr(), packed.numel() * packed.element_size())
-        self._pack(weight_ND.data_ptr(), columns, depth, packed.data_ptr())
+        """The address of a packed matrix."""
+        packed = pack(weight_ND)
         self.held.append(packed)
         return packed.data_ptr()
 

@@ -1,4 +1,5 @@
-// A Llama-shaped decoder that reads a few rows at a time from weights packed once.
+// What decoding on a CPU spends its time on: a Llama-shaped decoder that reads a few rows at a time, and the small
+// products and cells of drafters, all from weights packed once.
 //
 // Every number is one chain of sums in a fixed order, whatever is computed beside it. So what the model says after a
 // prefix is the same to the last bit, whether the tokens came one by one, among drafts, in a tree or in a prompt.
@@ -457,6 +458,66 @@ void speak(const Model& model, const void* hidden, int64_t rows, float* logits, 
           });
 }
 
+// act(x W + bias + add) in fp32 around products in bfloat16; `columns` need not fill whole blocks.
+void linear(const void* packed, const float* bias, const float* x, int64_t rows, int64_t depth, int64_t columns,
+            const float* add, bool silu, float* out, int64_t num_threads) {
+  thread_local std::vector<bf16> arena;
+  arena.resize(size_t(rows * depth));
+  bf16* narrowed = arena.data();
+  for (int64_t i = 0; i < rows * depth; i += LANES) store(narrowed + i, load(x + i));
+  const auto finish = [=](float* y, const float* bias_of, const float* added, int64_t count) {
+    float padded[LANES] = {};
+    if (added) std::copy(added, added + count, padded);
+    f32x16 whole = load(y) + load(padded);
+    if (bias_of) whole += load(bias_of);
+    if (silu) whole = whole / (1.0f + exponential(-whole));
+    store(y, whole);
+  };
+#pragma omp parallel num_threads(int(num_threads))
+  product(packed, static_cast<const bf16*>(narrowed), rows, depth, columns, [&](int64_t row, int64_t part, const Pair& sums) {
+    for (int64_t side = 0; side < 2; ++side) {
+      const int64_t first = part * BLOCK + side * LANES, count = std::min(LANES, columns - first);
+      if (count <= 0) return;
+      float y[LANES];
+      store(y, side ? sums.right : sums.left);
+      finish(y, bias ? bias + first : nullptr, add ? add + row * columns + first : nullptr, count);
+      std::copy(y, y + count, out + row * columns + first);
+    }
+  });
+}
+
+inline f32x16 sigmoid(f32x16 x) { return 1.0f / (1.0f + exponential(-x)); }
+inline f32x16 hyperbolic(f32x16 x) { return 1.0f - 2.0f / (1.0f + exponential(2.0f * x)); }
+
+// The cells of torch.nn.RNN, GRU and LSTM from what the two products gave, gates in torch's order.
+void rnn(int64_t rows, int64_t width, const float* from_x, const float* from_h, float* hidden) {
+  for (int64_t i = 0; i < rows * width; i += LANES) store(hidden + i, hyperbolic(load(from_x + i) + load(from_h + i)));
+}
+
+void gru(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* hidden) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < width; i += LANES) {
+      const float *x = from_x + row * 3 * width + i, *h = from_h + row * 3 * width + i;
+      const f32x16 reset = sigmoid(load(x) + load(h)), keep = sigmoid(load(x + width) + load(h + width));
+      const f32x16 fresh = hyperbolic(load(x + 2 * width) + reset * load(h + 2 * width));
+      store(hidden + row * width + i, fresh + keep * (load(before + row * width + i) - fresh));
+    }
+}
+
+void lstm(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* memory,
+          float* hidden) {
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < width; i += LANES) {
+      const float *x = from_x + row * 4 * width + i, *h = from_h + row * 4 * width + i;
+      const f32x16 write = sigmoid(load(x) + load(h)), keep = sigmoid(load(x + width) + load(h + width));
+      const f32x16 fresh = hyperbolic(load(x + 2 * width) + load(h + 2 * width));
+      const f32x16 open = sigmoid(load(x + 3 * width) + load(h + 3 * width));
+      const f32x16 kept = keep * load(before + row * width + i) + write * fresh;
+      store(memory + row * width + i, kept);
+      store(hidden + row * width + i, open * hyperbolic(kept));
+    }
+}
+
 template <class T, int64_t PAIRED>
 void pack(const T* from, int64_t columns, int64_t depth, T* to) {
 #pragma omp parallel for
@@ -486,6 +547,21 @@ void speak_bfloat16(const Model* model, const void* hidden, int64_t rows, float*
 
 void pack_float32(const float* from, int64_t columns, int64_t depth, float* to) { pack<float, 1>(from, columns, depth, to); }
 void pack_bfloat16(const bf16* from, int64_t columns, int64_t depth, bf16* to) { pack<bf16, 2>(from, columns, depth, to); }
+
+void linear_bfloat16(const void* packed, const float* bias, const float* x, int64_t rows, int64_t depth, int64_t columns,
+                     const float* add, int64_t silu, float* out, int64_t num_threads) {
+  linear(packed, bias, x, rows, depth, columns, add, silu != 0, out, num_threads);
+}
+void rnn_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, float* hidden) {
+  rnn(rows, width, from_x, from_h, hidden);
+}
+void gru_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* hidden) {
+  gru(rows, width, from_x, from_h, before, hidden);
+}
+void lstm_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* memory,
+               float* hidden) {
+  lstm(rows, width, from_x, from_h, before, memory, hidden);
+}
 
 // Ask for large pages, so that streaming the weights misses fewer of them; before the memory is first touched.
 void advise(void* start, int64_t size) {

@@ -1,0 +1,107 @@
+"""Packed matrices and the cells of recurrent networks, for a few rows at a time."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int64, c_void_p
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from draftune import errors
+from draftune.kernels.build import kernel
+
+LANES, BLOCK = 16, 32  # as in kernel.cpp
+DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
+
+
+def pack(weight_ND: Tensor) -> Tensor:
+    """A matrix as the kernel reads it: in blocks of 32 rows, the last one filled up with zeros; same dtype, flat."""
+    library, weight_ND = _library(), weight_ND.detach().contiguous()
+    columns, depth = weight_ND.shape
+    packed = torch.empty(-(-columns // BLOCK) * BLOCK * depth, dtype=weight_ND.dtype)
+    library.advise(packed.data_ptr(), packed.numel() * packed.element_size())
+    getattr(library, f"pack_{DTYPES[weight_ND.dtype]}")(weight_ND.data_ptr(), columns, depth, packed.data_ptr())
+    return packed
+
+
+def served(*tensors: Tensor) -> bool:
+    """Whether a module of these weights can be packed here: on a CPU, in fp32, with a compiler at hand."""
+    if any(one.device.type != "cpu" or one.dtype != torch.float32 for one in tensors):
+        return False
+    try:
+        kernel()
+    except errors.TargetError:
+        return False
+    return True
+
+
+class Matrix:
+    """A linear layer whose weights were packed in bfloat16; what goes in and comes out is fp32."""
+
+    def __init__(self, weight_ND: Tensor, bias_N: Tensor | None = None) -> None:
+        self.columns, self.depth = weight_ND.shape
+        if self.depth % LANES:
+            raise ValueError(f"{self.depth} columns where {LANES} are read at once")
+        self._packed = pack(weight_ND.bfloat16())
+        padding = (0, -self.columns % BLOCK)
+        self._bias = None if bias_N is None else torch.nn.functional.pad(bias_N.detach().float(), padding)
+        self._library = _library()
+
+    def __call__(self, x_MD: Tensor, *, add_MN: Tensor | None = None, silu: bool = False) -> Tensor:
+        """act(x W + b + add) [M,N], act being SiLU or nothing."""
+        x_MD = x_MD.contiguous()
+        add_MN = None if add_MN is None else add_MN.contiguous()
+        out_MN = torch.empty(x_MD.shape[0], self.columns)
+        self._library.linear_bfloat16(
+            self._packed.data_ptr(),
+            None if self._bias is None else self._bias.data_ptr(),
+            x_MD.data_ptr(),
+            x_MD.shape[0],
+            self.depth,
+            self.columns,
+            None if add_MN is None else add_MN.data_ptr(),
+            silu,
+            out_MN.data_ptr(),
+            torch.get_num_threads(),
+        )
+        return out_MN
+
+
+def rnn_cell(from_x_BW: Tensor, from_h_BW: Tensor) -> Tensor:
+    """tanh(x + h) [B,W]."""
+    hidden_BW = torch.empty_like(from_h_BW)
+    _library().rnn_cell(*hidden_BW.shape, from_x_BW.data_ptr(), from_h_BW.data_ptr(), hidden_BW.data_ptr())
+    return hidden_BW
+
+
+def gru_cell(from_x_BX: Tensor, from_h_BX: Tensor, before_BW: Tensor) -> Tensor:
+    """The next state [B,W] of torch's GRU from its two products [B,3W]."""
+    hidden_BW, before_BW = torch.empty_like(before_BW), before_BW.contiguous()
+    pointers = (one.data_ptr() for one in (from_x_BX, from_h_BX, before_BW, hidden_BW))
+    _library().gru_cell(*hidden_BW.shape, *pointers)
+    return hidden_BW
+
+
+def lstm_cell(from_x_BX: Tensor, from_h_BX: Tensor, before_BW: Tensor) -> tuple[Tensor, Tensor]:
+    """The next memory and hidden state [B,W] of torch's LSTM from its two products [B,4W]."""
+    memory_BW, hidden_BW, before_BW = torch.empty_like(before_BW), torch.empty_like(before_BW), before_BW.contiguous()
+    pointers = (one.data_ptr() for one in (from_x_BX, from_h_BX, before_BW, memory_BW, hidden_BW))
+    _library().lstm_cell(*hidden_BW.shape, *pointers)
+    return memory_BW, hidden_BW
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The kernel with the types of what it takes."""
+    library = kernel()
+    library.advise.argtypes = [c_void_p, c_int64]
+    for name in DTYPES.values():
+        getattr(library, f"pack_{name}").argtypes = [c_void_p, c_int64, c_int64, c_void_p]
+    numbers = [c_int64] * 3
+    library.linear_bfloat16.argtypes = [c_void_p, c_void_p, c_void_p, *numbers, c_void_p, c_int64, c_void_p, c_int64]
+    library.rnn_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 3]
+    library.gru_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 4]
+    library.lstm_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 5]
+    return library

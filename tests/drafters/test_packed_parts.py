@@ -1,0 +1,98 @@
+"""Drafters on packed weights guess what they guess without, up to the rounding of bfloat16."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from draftune import kernels
+from draftune.drafters.base import Prefix
+from draftune.drafters.compose import ComposedDrafter
+from draftune.drafters.table import DRAFTERS
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.target.tiny import tiny
+from draftune.types import Features
+
+pytestmark = pytest.mark.skipif(not kernels.served(), reason="no C++ compiler is here")
+NAMES = [name for name in DRAFTERS.entries() if name != "lookup"]
+
+
+def built(name: str, dtype: str = "float32") -> ComposedDrafter:
+    torch.manual_seed(0)
+    target = tiny(dtype=dtype)
+    drafter = DRAFTERS.load(name)().build(target.parts(), Vocabulary(torch.arange(3, 40), 64)).eval()
+    for parameter in drafter.parameters():
+        nn.init.normal_(parameter, std=0.2)
+    return drafter
+
+
+def guessed(drafter: ComposedDrafter, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens [B,K] and logits [B,K,V'] of a round in which the first column is always drawn."""
+    dice = torch.Generator().manual_seed(1)
+    hidden = torch.randn(num_rows, 4, 1, 32, generator=dice)
+    prefix = Prefix(
+        tokens=torch.zeros(num_rows, 4, dtype=torch.int64),
+        lengths=torch.full((num_rows,), 4),
+        features=Features(ids=("",) * num_rows, hidden=hidden, taps=(-1,)),
+        anchor=torch.randint(3, 40, (num_rows,), generator=dice),
+    )
+    heard = []
+
+    def sampler(logits_BV, drafted_BK, ids_V):
+        heard.append(logits_BV)
+        return torch.full((num_rows,), 3 + drafted_BK.shape[1]), None
+
+    draft = drafter.propose(drafter.begin(prefix), torch.full((num_rows,), 4), sampler)
+    return draft.tokens, torch.stack(heard, dim=1)
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 17])
+@pytest.mark.parametrize("name", NAMES)
+@torch.inference_mode()
+def test_a_ready_drafter_guesses_the_same(name: str, num_rows: int) -> None:
+    drafter = built(name)
+    ready = drafter.ready()
+    assert ready is not drafter
+    (tokens, wanted), (same, met) = guessed(drafter, num_rows), guessed(ready, num_rows)
+    assert torch.equal(tokens, same)
+    assert (met - wanted).abs().mean() < 0.02 * wanted.abs().mean()
+    assert ready.max_drafts == drafter.max_drafts
+
+
+@torch.inference_mode()
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    ready = built("semiar-gru").ready()
+    assert torch.equal(guessed(ready, 3)[1], guessed(ready, 3)[1])
+
+
+def test_double_precision_stays_as_it_is() -> None:
+    drafter = built("semiar-gru", "float64")
+    assert drafter.ready() is drafter
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 16), (5, 37), (13, 96)])
+def test_a_matrix_multiplies(rows: int, columns: int) -> None:
+    linear, x = nn.Linear(48, columns), torch.randn(rows, 48)
+    added = torch.randn(rows, columns)
+    matrix = kernels.Matrix(linear.weight, linear.bias)
+    with torch.no_grad():
+        torch.testing.assert_close(matrix(x), linear(x), rtol=0.02, atol=0.02)
+        wanted = nn.functional.silu(linear(x) + added)
+    torch.testing.assert_close(matrix(x, add_MN=added, silu=True), wanted, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
+@torch.no_grad()
+def test_cells_are_those_of_torch(cell: str) -> None:
+    module = {"rnn": nn.RNNCell, "gru": nn.GRUCell, "lstm": nn.LSTMCell}[cell](32, 48)
+    x, hidden, memory = torch.randn(5, 32), torch.randn(5, 48), torch.randn(5, 48)
+    from_x, from_h = x @ module.weight_ih.T + module.bias_ih, hidden @ module.weight_hh.T + module.bias_hh
+    if cell == "lstm":
+        wanted_hidden, wanted_memory = module(x, (hidden, memory))
+        found_memory, found = kernels.lstm_cell(from_x, from_h, memory)
+        torch.testing.assert_close(found_memory, wanted_memory)
+    else:
+        wanted_hidden = module(x, hidden)
+        found = kernels.gru_cell(from_x, from_h, hidden) if cell == "gru" else kernels.rnn_cell(from_x, from_h)
+    torch.testing.assert_close(found, wanted_hidden)
