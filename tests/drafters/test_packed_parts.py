@@ -82,6 +82,22 @@ def test_a_matrix_multiplies(rows: int, columns: int) -> None:
     torch.testing.assert_close(matrix(x, add_MN=added, silu=True), wanted, rtol=0.02, atol=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_are_looked_up_normalized(dtype: torch.dtype) -> None:
+    table, tokens = torch.randn(20, 48).to(dtype), torch.tensor([3, 19, 0])
+    wanted = nn.functional.rms_norm(table[tokens].float(), (48,), eps=1e-6)
+    torch.testing.assert_close(kernels.NormalizedRows(table, 1e-6)(tokens), wanted)
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 50])
+def test_the_first_of_the_largest(width: int) -> None:
+    x = torch.randint(-3, 3, (2, 7, width)).float()
+    wanted = torch.tensor([[row.tolist().index(max(row.tolist())) for row in part] for part in x])
+    assert torch.equal(kernels.largest(x), wanted)
+    x[0, 0] = float("-inf")
+    assert kernels.largest(x)[0, 0] == 0
+
+
 @pytest.mark.parametrize("cell", ["rnn", "gru", "lstm"])
 @torch.no_grad()
 def test_cells_are_those_of_torch(cell: str) -> None:

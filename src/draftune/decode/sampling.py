@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from draftune import kernels
+
 
 def widen(logits: Tensor) -> Tensor:
     """The logits in fp32, or in float64 where they come in float64."""
@@ -32,7 +34,7 @@ def choose(logits: Tensor, temperature_B: Tensor, gumbel: Tensor | None) -> Tens
     """
     logits = widen(logits)
     if gumbel is None:
-        return logits.argmax(dim=-1)
+        return kernels.largest(logits)
     temperature = temperature_B.to(torch.float64).view(-1, *[1] * (logits.dim() - 1))
     warm = logits / torch.where(temperature > 0, temperature, 1.0) + gumbel
     return torch.where((temperature > 0).squeeze(-1), warm.argmax(dim=-1), logits.argmax(dim=-1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from draftune import errors, kernels
 from draftune.drafters.base import Config, DraftBatch, Drafter, Objective, Prefix, Sampler
 from draftune.drafters.context import Context
 from draftune.drafters.head import Head
-from draftune.drafters.recent import Recent, normalize
+from draftune.drafters.recent import EPSILON, Recent, normalize
 from draftune.drafters.table import CONTEXTS, HEADS, RECENTS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.drafters.windows import windows
@@ -92,6 +92,8 @@ class ComposedDrafter(Drafter):
         super().__init__()
         self.context, self.recent, self.head, self.vocabulary = context, recent, head, vocabulary
         self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
+        self._rows: Callable[[Tensor], Tensor] | None = None  # a faster way to look up what is lent
+        self._dtype: torch.dtype | None = None  # of packed parts, which have no parameters to tell it by
         wide = parts.head_VD.dtype == torch.float64
         self.to(parts.head_VD.device, torch.float64 if wide else torch.float32)
 
@@ -105,6 +107,9 @@ class ComposedDrafter(Drafter):
         twin = copy.copy(self)
         parts = {"context": self.context.packed(), "recent": self.recent.packed(), "head": self.head.packed()}
         vars(twin)["_modules"] = {**self._modules, **parts}
+        twin._dtype = torch.float32
+        if self._embedding_VD.dtype in kernels.DTYPES and self._embedding_VD.shape[1] % kernels.LANES == 0:
+            twin._rows = kernels.NormalizedRows(self._embedding_VD, EPSILON)
         return twin
 
     def begin(self, prefix: Prefix) -> State:
@@ -153,10 +158,12 @@ class ComposedDrafter(Drafter):
         return total
 
     def _embed(self, tokens: Tensor) -> Tensor:
+        if self._rows is not None:
+            return self._rows(tokens)
         return normalize(self._cast(F.embedding(tokens, self._embedding_VD)))
 
     def _cast(self, x: Tensor) -> Tensor:
-        return x.to(next((one.dtype for one in self.parameters()), torch.float32))  # packed parts have none: fp32
+        return x.to(self._dtype or next(self.parameters()).dtype)
 
 
 def _at(contexts: Sequence[Tensor], offset: int) -> Tensor:

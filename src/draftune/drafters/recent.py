@@ -17,12 +17,13 @@ from draftune import config as configs
 from draftune import kernels
 from draftune.target.base import TargetShape
 
+EPSILON = 1e-6
 Cell = Literal["rnn", "gru", "lstm"]
 
 
 def normalize(x: Tensor) -> Tensor:
     """x with root-mean-square 1 over its last dimension, computed in fp32 or wider; targets differ in scale."""
-    return F.rms_norm(x, x.shape[-1:], eps=1e-6)
+    return F.rms_norm(x, x.shape[-1:], eps=EPSILON)
 
 
 class Recent(nn.Module):

@@ -2,14 +2,29 @@
 
 from draftune.kernels.build import kernel
 from draftune.kernels.modules import with_packed_linears
-from draftune.kernels.products import BLOCK, LANES, Matrix, gru_cell, lstm_cell, pack, rnn_cell, served
+from draftune.kernels.products import (
+    BLOCK,
+    DTYPES,
+    LANES,
+    Matrix,
+    NormalizedRows,
+    gru_cell,
+    largest,
+    lstm_cell,
+    pack,
+    rnn_cell,
+    served,
+)
 
 __all__ = [
     "BLOCK",
+    "DTYPES",
     "LANES",
     "Matrix",
+    "NormalizedRows",
     "gru_cell",
     "kernel",
+    "largest",
     "lstm_cell",
     "pack",
     "rnn_cell",

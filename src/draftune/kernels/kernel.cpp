@@ -258,15 +258,18 @@ void product(const void* packed, const T* x, int64_t rows, int64_t depth, int64_
 
 // ---------------------------------------------------------------- what lies between the products
 
-template <class T>
-void normalize(const float* x, const float* weight, int64_t width, float epsilon, T* out) {
+template <class T, class From>
+void normalize(const From* x, const float* weight, int64_t width, float epsilon, T* out) {
   f32x16 squares{};
   for (int64_t i = 0; i < width; i += LANES) {
     const f32x16 part = load(x + i);
     squares += part * part;
   }
   const float factor = 1.0f / std::sqrt(sum(squares) / float(width) + epsilon);
-  for (int64_t i = 0; i < width; i += LANES) store(out + i, load(x + i) * factor * load(weight + i));
+  for (int64_t i = 0; i < width; i += LANES) {
+    const f32x16 even = load(x + i) * factor;
+    store(out + i, weight ? even * load(weight + i) : even);
+  }
 }
 
 void rotate(float* x, const float* cosine, const float* sine, int64_t half) {
@@ -486,6 +489,29 @@ void linear(const void* packed, const float* bias, const float* x, int64_t rows,
   });
 }
 
+// Rows of a table for some tokens, each with root-mean-square 1.
+template <class T>
+void embed(const T* table, const int64_t* tokens, int64_t rows, int64_t width, float epsilon, float* out) {
+  for (int64_t row = 0; row < rows; ++row)
+    normalize(table + tokens[row] * width, nullptr, width, epsilon, out + row * width);
+}
+
+// The first of the largest numbers of each row.
+void largest(const float* x, int64_t rows, int64_t width, int64_t* places) {
+  for (int64_t row = 0; row < rows; ++row, x += width) {
+    f32x16 best = all(-INFINITY);
+    int64_t i = 0;
+    for (; i + LANES <= width; i += LANES) {
+      const f32x16 part = load(x + i);
+      best = part > best ? part : best;
+    }
+    float top = -INFINITY;
+    for (int lane = 0; lane < LANES; ++lane) top = std::max(top, best[lane]);
+    for (; i < width; ++i) top = std::max(top, x[i]);
+    places[row] = std::find(x, x + width, top) - x;
+  }
+}
+
 inline f32x16 sigmoid(f32x16 x) { return 1.0f / (1.0f + exponential(-x)); }
 inline f32x16 hyperbolic(f32x16 x) { return 1.0f - 2.0f / (1.0f + exponential(2.0f * x)); }
 
@@ -552,6 +578,13 @@ void linear_bfloat16(const void* packed, const float* bias, const float* x, int6
                      const float* add, int64_t silu, float* out, int64_t num_threads) {
   linear(packed, bias, x, rows, depth, columns, add, silu != 0, out, num_threads);
 }
+void embed_float32(const float* table, const int64_t* tokens, int64_t rows, int64_t width, double epsilon, float* out) {
+  embed(table, tokens, rows, width, float(epsilon), out);
+}
+void embed_bfloat16(const bf16* table, const int64_t* tokens, int64_t rows, int64_t width, double epsilon, float* out) {
+  embed(table, tokens, rows, width, float(epsilon), out);
+}
+void largest_float32(const float* x, int64_t rows, int64_t width, int64_t* places) { largest(x, rows, width, places); }
 void rnn_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, float* hidden) {
   rnn(rows, width, from_x, from_h, hidden);
 }

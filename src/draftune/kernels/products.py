@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import c_int64, c_void_p
+from ctypes import c_double, c_int64, c_void_p
 from functools import cache
 
 import torch
@@ -69,6 +69,31 @@ class Matrix:
         return out_MN
 
 
+class NormalizedRows:
+    """Rows of a table [V,D], looked up by token and brought to root-mean-square 1, in fp32."""
+
+    def __init__(self, table_VD: Tensor, epsilon: float) -> None:
+        self._table_VD, self._epsilon, self._library = table_VD.detach().contiguous(), epsilon, _library()
+        self._embed = getattr(self._library, f"embed_{DTYPES[table_VD.dtype]}")
+
+    def __call__(self, tokens_B: Tensor) -> Tensor:
+        """[B,D] of tokens [B]."""
+        tokens_B, width = tokens_B.contiguous(), self._table_VD.shape[1]
+        out_BD = torch.empty(len(tokens_B), width)
+        pointers = self._table_VD.data_ptr(), tokens_B.data_ptr()
+        self._embed(*pointers, len(tokens_B), width, self._epsilon, out_BD.data_ptr())
+        return out_BD
+
+
+def largest(x: Tensor) -> Tensor:
+    """The place of the largest number over the last dimension, the first of several: torch's argmax, faster in fp32."""
+    if x.dtype != torch.float32 or not x.is_contiguous() or not served(x):
+        return x.argmax(dim=-1)
+    places = torch.empty(x.shape[:-1], dtype=torch.int64)
+    _library().largest_float32(x.data_ptr(), places.numel(), x.shape[-1], places.data_ptr())
+    return places
+
+
 def rnn_cell(from_x_BW: Tensor, from_h_BW: Tensor) -> Tensor:
     """tanh(x + h) [B,W]."""
     hidden_BW = torch.empty_like(from_h_BW)
@@ -101,6 +126,9 @@ def _library() -> ctypes.CDLL:
         getattr(library, f"pack_{name}").argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     numbers = [c_int64] * 3
     library.linear_bfloat16.argtypes = [c_void_p, c_void_p, c_void_p, *numbers, c_void_p, c_int64, c_void_p, c_int64]
+    for name in DTYPES.values():
+        getattr(library, f"embed_{name}").argtypes = [c_void_p, c_void_p, c_int64, c_int64, c_double, c_void_p]
+    library.largest_float32.argtypes = [c_void_p, c_int64, c_int64, c_void_p]
     library.rnn_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 3]
     library.gru_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 4]
     library.lstm_cell.argtypes = [c_int64, c_int64, *[c_void_p] * 5]
