@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from draftune import config as configs
 from draftune import kernels
 from draftune.drafters.base import Prefix
 from draftune.drafters.compose import ComposedDrafter
@@ -16,12 +17,19 @@ from draftune.types import Features
 
 pytestmark = pytest.mark.skipif(not kernels.served(), reason="no C++ compiler is here")
 NAMES = [name for name in DRAFTERS.entries() if name != "lookup"]
+MIXED = [
+    "semiar-gru head.kind=target",
+    "semiar-lstm context.kind=residual",
+    "medusa head.kind=mlp",
+    "semiar-state head.kind=mlp",
+]
 
 
 def built(name: str, dtype: str = "float32") -> ComposedDrafter:
     torch.manual_seed(0)
-    target = tiny(dtype=dtype)
-    drafter = DRAFTERS.load(name)().build(target.parts(), Vocabulary(torch.arange(3, 40), 64)).eval()
+    target, (name, *changes) = tiny(dtype=dtype), name.split()
+    config = configs.override(DRAFTERS.load(name)(), changes, doing="mixing parts")
+    drafter = config.build(target.parts(), Vocabulary(torch.arange(3, 40), 64)).eval()
     for parameter in drafter.parameters():
         nn.init.normal_(parameter, std=0.2)
     return drafter
@@ -48,7 +56,7 @@ def guessed(drafter: ComposedDrafter, num_rows: int) -> tuple[torch.Tensor, torc
 
 
 @pytest.mark.parametrize("num_rows", [1, 3, 17])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, *MIXED])
 @torch.inference_mode()
 def test_a_ready_drafter_guesses_the_same(name: str, num_rows: int) -> None:
     drafter = built(name)

@@ -15,6 +15,7 @@ from draftune import config as configs
 from draftune import errors, kernels
 from draftune.drafters.base import Config, DraftBatch, Drafter, Objective, Prefix, Sampler
 from draftune.drafters.context import Context
+from draftune.drafters.fused import FusedStep
 from draftune.drafters.head import Head
 from draftune.drafters.recent import EPSILON, Recent, normalize
 from draftune.drafters.table import CONTEXTS, HEADS, RECENTS
@@ -93,6 +94,7 @@ class ComposedDrafter(Drafter):
         self.context, self.recent, self.head, self.vocabulary = context, recent, head, vocabulary
         self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
         self._rows: Callable[[Tensor], Tensor] | None = None  # a faster way to look up what is lent
+        self._fused: FusedStep | None = None
         self._dtype: torch.dtype | None = None  # of packed parts, which have no parameters to tell it by
         wide = parts.head_VD.dtype == torch.float64
         self.to(parts.head_VD.device, torch.float64 if wide else torch.float32)
@@ -105,6 +107,9 @@ class ComposedDrafter(Drafter):
         if not kernels.served(*self.parameters()):
             return self
         twin = copy.copy(self)
+        if FusedStep.fits(self, self._embedding_VD):
+            twin._fused = FusedStep(self, self._embedding_VD)
+            return twin
         parts = {"context": self.context.packed(), "recent": self.recent.packed(), "head": self.head.packed()}
         vars(twin)["_modules"] = {**self._modules, **parts}
         twin._dtype = torch.float32
@@ -118,6 +123,8 @@ class ComposedDrafter(Drafter):
         return State(hidden=hidden_BTD[torch.arange(len(last_B)), last_B], anchor=prefix.anchor)
 
     def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
+        if self._fused is not None:
+            return self._fused.propose(state, budget_B, sampler)
         context_BKD = self.context(self._cast(state.hidden))
         contexts = context_BKD.unbind(1)
         recent, token_B = self.recent.start(contexts[0]), state.anchor

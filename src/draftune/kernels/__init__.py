@@ -15,6 +15,7 @@ from draftune.kernels.products import (
     rnn_cell,
     served,
 )
+from draftune.kernels.recurrent import RecurrentMlp
 
 __all__ = [
     "BLOCK",
@@ -22,6 +23,7 @@ __all__ = [
     "LANES",
     "Matrix",
     "NormalizedRows",
+    "RecurrentMlp",
     "gru_cell",
     "kernel",
     "largest",

@@ -81,6 +81,22 @@ struct Block {
   int64_t num_threads;
 };
 
+// A recurrent cell over the drafted tokens and an MLP head on it and the context.
+struct Recurrent {
+  int64_t table_is_bfloat16, width, state, gates, inner, columns;  // gates: 1 RNN, 3 GRU, 4 LSTM
+  double epsilon;
+  const void* table;  // [V, width]
+  const void* from_x;  // packed [gates state, width], as the rest of the matrices in bfloat16
+  const float* from_x_bias;
+  const void* from_h;  // packed [gates state, state]
+  const float* from_h_bias;
+  const void* of_summary;  // packed [inner, state]
+  const void* down;        // packed [width, inner]
+  const float* down_bias;
+  const void* out;  // packed [columns, width]
+  const float* out_bias;
+};
+
 // ---------------------------------------------------------------- numbers
 
 namespace {
@@ -544,6 +560,84 @@ void lstm(int64_t rows, int64_t width, const float* from_x, const float* from_h,
     }
 }
 
+// One draft token: embedding, cell, head. `hidden` and `memory` [rows, state] are read and replaced; `part` is what the
+// head's first product makes of the context.
+void recurrent_step(const Recurrent& net, int64_t rows, const int64_t* tokens, const float* context, const float* part,
+                    float* hidden, float* memory, float* logits, int64_t num_threads) {
+  const int64_t width = net.width, state = net.state, gated = net.gates * state;
+  thread_local std::vector<char> arena;
+  arena.resize(size_t(rows * (4 * width + 8 * gated + 4 * state + 2 * (2 * width + state + net.inner)) + 10 * 64));
+  char* free = arena.data() + (64 - reinterpret_cast<uintptr_t>(arena.data()) % 64) % 64;
+  float* embedded = carve<float>(free, rows * width);
+  float* from_x = carve<float>(free, rows * gated);
+  float* from_h = carve<float>(free, rows * gated);
+  float* before = carve<float>(free, rows * state);
+  bf16* x = carve<bf16>(free, rows * width);
+  bf16* h = carve<bf16>(free, rows * state);
+  bf16* inner = carve<bf16>(free, rows * net.inner);
+  bf16* mixed = carve<bf16>(free, rows * width);
+
+  const auto into = [](float* to, const float* bias, int64_t columns) {
+    return [=](int64_t row, int64_t block, const Pair& sums) {
+      float* place = to + row * columns + block * BLOCK;
+      store(place, sums.left + load(bias + block * BLOCK));
+      if (block * BLOCK + LANES < columns) store(place + LANES, sums.right + load(bias + block * BLOCK + LANES));
+    };
+  };
+  const auto narrowed = [](const float* from, int64_t count, bf16* to) {
+    for (int64_t i = 0; i < count; i += LANES) store(to + i, load(from + i));
+  };
+
+#pragma omp parallel num_threads(int(num_threads))
+  {
+#pragma omp single
+    {
+      if (net.table_is_bfloat16)
+        embed(static_cast<const bf16*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
+      else
+        embed(static_cast<const float*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
+      narrowed(embedded, rows * width, x);
+      narrowed(hidden, rows * state, h);
+    }
+    product(net.from_x, static_cast<const bf16*>(x), rows, width, gated, into(from_x, net.from_x_bias, gated));
+    product(net.from_h, static_cast<const bf16*>(h), rows, state, gated, into(from_h, net.from_h_bias, gated));
+#pragma omp barrier
+#pragma omp single
+    {
+      std::copy(net.gates == 4 ? memory : hidden, (net.gates == 4 ? memory : hidden) + rows * state, before);
+      if (net.gates == 1) rnn(rows, state, from_x, from_h, hidden);
+      if (net.gates == 3) gru(rows, state, from_x, from_h, before, hidden);
+      if (net.gates == 4) lstm(rows, state, from_x, from_h, before, memory, hidden);
+      narrowed(hidden, rows * state, h);
+    }
+    product(net.of_summary, static_cast<const bf16*>(h), rows, state, net.inner, [=](int64_t row, int64_t block, const Pair& sums) {
+      for (int64_t side = 0; side < 2; ++side) {
+        const int64_t first = block * BLOCK + side * LANES;
+        if (first >= net.inner) return;
+        const f32x16 open = (side ? sums.right : sums.left) + load(part + row * net.inner + first);
+        store(inner + row * net.inner + first, open / (1.0f + exponential(-open)));
+      }
+    });
+#pragma omp barrier
+    product(net.down, static_cast<const bf16*>(inner), rows, net.inner, width, [=](int64_t row, int64_t block, const Pair& sums) {
+      for (int64_t side = 0; side < 2; ++side) {
+        const int64_t first = block * BLOCK + side * LANES;
+        if (first >= width) return;
+        const f32x16 moved = (side ? sums.right : sums.left) + load(net.down_bias + first);
+        store(mixed + row * width + first, moved + load(context + row * width + first));
+      }
+    });
+#pragma omp barrier
+    product(net.out, static_cast<const bf16*>(mixed), rows, width, net.columns, [=](int64_t row, int64_t block, const Pair& sums) {
+      float y[BLOCK];
+      store(y, sums.left + load(net.out_bias + block * BLOCK));
+      store(y + LANES, sums.right + load(net.out_bias + block * BLOCK + LANES));
+      const int64_t first = block * BLOCK;
+      std::copy(y, y + std::min(BLOCK, net.columns - first), logits + row * net.columns + first);
+    });
+  }
+}
+
 template <class T, int64_t PAIRED>
 void pack(const T* from, int64_t columns, int64_t depth, T* to) {
 #pragma omp parallel for
@@ -577,6 +671,10 @@ void pack_bfloat16(const bf16* from, int64_t columns, int64_t depth, bf16* to) {
 void linear_bfloat16(const void* packed, const float* bias, const float* x, int64_t rows, int64_t depth, int64_t columns,
                      const float* add, int64_t silu, float* out, int64_t num_threads) {
   linear(packed, bias, x, rows, depth, columns, add, silu != 0, out, num_threads);
+}
+void recurrent_step_bfloat16(const Recurrent* net, int64_t rows, const int64_t* tokens, const float* context, const float* part,
+                             float* hidden, float* memory, float* logits, int64_t num_threads) {
+  recurrent_step(*net, rows, tokens, context, part, hidden, memory, logits, num_threads);
 }
 void embed_float32(const float* table, const int64_t* tokens, int64_t rows, int64_t width, double epsilon, float* out) {
   embed(table, tokens, rows, width, float(epsilon), out);

@@ -28,8 +28,12 @@ def pack(weight_ND: Tensor) -> Tensor:
 
 def served(*tensors: Tensor) -> bool:
     """Whether a module of these weights can be packed here: on a CPU, in fp32, with a compiler at hand."""
-    if any(one.device.type != "cpu" or one.dtype != torch.float32 for one in tensors):
-        return False
+    return all(one.device.type == "cpu" and one.dtype == torch.float32 for one in tensors) and available()
+
+
+@cache
+def available() -> bool:
+    """Whether the kernel could be built here; asked once in a process."""
     try:
         kernel()
     except errors.TargetError:
@@ -87,7 +91,7 @@ class NormalizedRows:
 
 def largest(x: Tensor) -> Tensor:
     """The place of the largest number over the last dimension, the first of several: torch's argmax, faster in fp32."""
-    if x.dtype != torch.float32 or not x.is_contiguous() or not served(x):
+    if x.dtype != torch.float32 or x.device.type != "cpu" or not x.is_contiguous() or not available():
         return x.argmax(dim=-1)
     places = torch.empty(x.shape[:-1], dtype=torch.int64)
     _library().largest_float32(x.data_ptr(), places.numel(), x.shape[-1], places.data_ptr())
