@@ -225,3 +225,10 @@ def test_a_conversation_outgrows_the_context(home: Path, bundle: Path) -> None:
 def context(home: Path) -> int:
     """The tokens that the tiny model has room for."""
     return json.loads((home / "model" / "config.json").read_text())["max_position_embeddings"]
+
+
+def test_adaptive_drafting_says_the_same(bundle: Path, tmp_path: Path) -> None:
+    plain = draftune("generate", bundle, PROMPT, *SHORT)
+    assert draftune("generate", bundle, PROMPT, *SHORT, "--adaptive").out == plain.out
+    said = draftune("bench", bundle, "--prompts", 1, "--no-score-base", "--adaptive", "--out", tmp_path, *SHORT)
+    assert json.loads(said.out.splitlines()[-1])["num_identical"] == 1

@@ -190,5 +190,13 @@ def test_a_machine_without_a_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path:
 def test_the_kernel_is_built_once(monkeypatch: pytest.MonkeyPatch) -> None:
     build.kernel()
     build.kernel.cache_clear()
-    monkeypatch.setattr(build, "_compiled", lambda compiler: pytest.fail("it was there already"))
+    monkeypatch.setattr(build, "_compile", lambda compiler, path: pytest.fail("it was there already"))
     build.kernel()
+
+
+def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRAFTUNE_CACHE", str(tmp_path / "file"))
+    build.kernel.cache_clear()
+    assert build.kernel().read_float32
+    build.kernel.cache_clear()

@@ -24,6 +24,7 @@ class BenchConfig:
     rule: Rule = "auto"
     num_warmup: int = 1  # batches that every decoder answers before the clock counts
     base: bool = True  # also score the model with its adapter switched off
+    adaptive: bool = False  # draft fewer than K where that is faster, by this machine's costs and what was accepted
     runner: RunnerKind = "auto"
     merge: bool = True  # time a copy of the model with its adapter folded into the weights, the fastest form
     num_answers: int = 3  # drafted answers kept for a report that shows text

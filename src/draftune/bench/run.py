@@ -15,12 +15,15 @@ from draftune.bench.measure import Contender, Judge, Speaker
 from draftune.bench.record import PLAIN, Answer, Interval, Report
 from draftune.data import template
 from draftune.data.task import Task
+from draftune.decode.calibrate import adaptive
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
+from draftune.decode.plan import Plan
 from draftune.decode.stops import Detokenize
 from draftune.decode.stream import TextStream
 from draftune.drafters.base import Drafter
 from draftune.target import lora
+from draftune.target.base import Runner
 from draftune.target.target import Target
 from draftune.types import Completion, Request
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 Batch = list[Request]
 SCORE_NAMES = {"after": "tuned", "joint": "joint"}  # what the target's own score is called, by how it was trained
 WARM_TOKENS = 16  # enough for every shape that a round meets
+CALIBRATION_LENGTH = 192  # tokens of context at which costs are measured
 SCORED_TOGETHER = 8  # prompts of a model that is scored and not timed
 
 
@@ -150,8 +154,14 @@ def make_contenders(target: Target, drafters: Mapping[str, Drafter], config: Ben
     runner, detokenize = target.runner(config.runner), detokenizer(target)
     settings = DecodeConfig(num_drafts=config.num_drafts, rule=config.rule)
     speakers: dict[str, Speaker] = {PLAIN: PlainDecoder(runner, detokenize)}
-    speakers |= {name: Decoder(runner, drafter, settings, detokenize) for name, drafter in drafters.items()}
+    for name, drafter in drafters.items():
+        plan = _plan(runner, drafter, config) if config.adaptive else None
+        speakers[name] = Decoder(runner, drafter, settings, detokenize, plan=plan)
     return [Contender(name, speaker, target.device) for name, speaker in speakers.items()]
+
+
+def _plan(runner: Runner, drafter: Drafter, config: BenchConfig) -> Plan:
+    return adaptive(runner, drafter, num_rows=config.batch_size, length=CALIBRATION_LENGTH, most=config.num_drafts)
 
 
 def run(contenders: Sequence[Contender], requests: Batch, config: BenchConfig, advance: Callable[[], None]) -> None:

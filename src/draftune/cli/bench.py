@@ -28,6 +28,7 @@ def bench(
     batch_size: Annotated[int, typer.Option(min=1, help="Prompts decoded together.")] = 1,
     temperature: options.Temperature = 0.0,
     seed: Annotated[int, typer.Option(help="Of the noise at a temperature above 0.")] = 0,
+    adaptive: options.Adaptive = False,
     rule: options.Rule = "auto",
     drafter: Annotated[
         list[str] | None, typer.Option(help="Only this drafter of the bundle; may be given again.")
@@ -64,6 +65,7 @@ def bench(
         "temperature": temperature,
         "seed": None if rule == "rejection" and temperature > 0 else seed,
         "rule": rule,
+        "adaptive": adaptive,
         "base": score_base,
         "runner": runner,
     }

@@ -24,6 +24,7 @@ def chat(
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
     num_drafts: options.AsTrained = None,
+    adaptive: options.Adaptive = False,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
     runner: options.Runner = "auto",
@@ -35,9 +36,8 @@ def chat(
     from draftune.cli import voice as voices
     from draftune.types import Message
 
-    voice = voices.open_voice(
-        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, runner=runner, dtype=dtype, device=device, base=base
-    )
+    manner = voices.Manner(drafter=drafter, num_drafts=num_drafts, adaptive=adaptive, rule=rule, runner=runner)
+    voice = voices.open_voice(bundle, manner, dtype=dtype, device=device, base=base)
     opening = [Message(role="system", content=system)] if system else []
     messages = list(opening)
     while (line := _listen()) is not None:

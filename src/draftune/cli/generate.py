@@ -25,6 +25,7 @@ def generate(
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
     num_drafts: options.AsTrained = None,
+    adaptive: options.Adaptive = False,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
     stop: Annotated[list[str] | None, typer.Option(help="End the answer before this text; may be given again.")] = None,
@@ -42,9 +43,8 @@ def generate(
     messages = options.messages(system, _prompt(prompt, file))
     from draftune.cli import voice as voices
 
-    voice = voices.open_voice(
-        bundle, drafter=drafter, num_drafts=num_drafts, rule=rule, runner=runner, dtype=dtype, device=device, base=base
-    )
+    manner = voices.Manner(drafter=drafter, num_drafts=num_drafts, adaptive=adaptive, rule=rule, runner=runner)
+    voice = voices.open_voice(bundle, manner, dtype=dtype, device=device, base=base)
     request = voice.request(
         messages, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, stop=stop or ()
     )

@@ -19,6 +19,9 @@ NumDrafts = Annotated[int, typer.Option("--num-drafts", "-k", help="Tokens draft
 AsTrained = Annotated[
     int | None, typer.Option("--num-drafts", "-k", help="Tokens drafted a round, 1 or more.", show_default="as trained")
 ]
+Adaptive = Annotated[
+    bool, typer.Option("--adaptive", help="Draft fewer tokens where that is faster; measures this machine first.")
+]
 Rule = Annotated[str, typer.Option(help="How drafts are judged: auto, match or rejection.")]
 Drafter = Annotated[str | None, typer.Option(help="Another drafter of the bundle, or none.", show_default="its first")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16 or float64.")]

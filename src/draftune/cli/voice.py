@@ -68,37 +68,40 @@ class Voice:
         return tuple(template.encode_prompt(messages, self.target.tokenizer))
 
 
-def open_voice(
-    folder: Path,
-    *,
-    drafter: str | None,
-    num_drafts: int | None,
-    rule: str,
-    runner: str,
-    dtype: str,
-    device: str,
-    base: str | None,
-) -> Voice:
-    """The bundle in `folder`, speaking with the named drafter: None for its default one, "none" for no drafter.
+@dataclass(frozen=True, kw_only=True)
+class Manner:
+    """How to speak, as it was asked for on the command line."""
 
-    Without `num_drafts` it drafts as many tokens a round as it was trained for.
-    """
+    drafter: str | None  # None for the bundle's default one, "none" for no drafter
+    num_drafts: int | None  # None for as many as it was trained for
+    adaptive: bool
+    rule: str
+    runner: str
+
+
+def open_voice(folder: Path, manner: Manner, *, dtype: str, device: str, base: str | None) -> Voice:
+    """The bundle in `folder`, speaking. Raises ConfigError for what cannot be honoured, before a model is loaded."""
     from draftune import config as configs
-    from draftune.bench.run import detokenizer
+    from draftune.bench.run import CALIBRATION_LENGTH, detokenizer
+    from draftune.decode.calibrate import adaptive
     from draftune.decode.loop import DecodeConfig, Decoder
     from draftune.decode.plain import PlainDecoder
     from draftune.export import bundle as bundles
 
-    known = bundles.read_card(folder).num_drafts
-    settings = {"num_drafts": known if num_drafts is None else num_drafts, "rule": rule}
-    kind = runner_kind(runner)
+    known, wanted = bundles.read_card(folder).num_drafts, manner.num_drafts
+    settings = {"num_drafts": known if wanted is None else wanted, "rule": manner.rule}
+    kind = runner_kind(manner.runner)
     config = configs.make(DecodeConfig, settings, doing="reading the decoding settings")
-    bundle = open_bundle(folder, drafter=drafter, dtype=dtype, device=device, base=base)
+    bundle = open_bundle(folder, drafter=manner.drafter, dtype=dtype, device=device, base=base)
     reader, detokenize = bundle.target.runner(kind), detokenizer(bundle.target)
     if not bundle.drafters:
         return Voice(target=bundle.target, decoder=PlainDecoder(reader, detokenize), drafter=NO_DRAFTER)
     [(name, module)] = bundle.drafters.items()
-    return Voice(target=bundle.target, decoder=Decoder(reader, module, config, detokenize), drafter=name)
+    plan = None
+    if manner.adaptive:
+        plan = adaptive(reader, module, num_rows=1, length=CALIBRATION_LENGTH, most=config.num_drafts)
+    decoder = Decoder(reader, module, config, detokenize, plan=plan)
+    return Voice(target=bundle.target, decoder=decoder, drafter=name)
 
 
 def runner_kind(name: str) -> RunnerKind:

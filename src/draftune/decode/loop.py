@@ -11,6 +11,7 @@ from torch import Tensor
 from draftune import errors
 from draftune.decode.clock import Clock
 from draftune.decode.judge import Judge
+from draftune.decode.plan import Plan
 from draftune.decode.row import Row
 from draftune.decode.stops import Detokenize
 from draftune.drafters.base import Drafter, Prefix
@@ -43,9 +44,11 @@ class Decoder:
         config: DecodeConfig | None = None,
         detokenize: Detokenize | None = None,
         observer: Observer | None = None,
+        plan: Plan | None = None,
     ) -> None:
+        """With a `plan`, K is chosen round by round, `config.num_drafts` at most."""
         self.runner, self.drafter, self.config = runner, drafter.ready(), config or DecodeConfig()
-        self.detokenize, self.observer = detokenize, observer
+        self.detokenize, self.observer, self.plan = detokenize, observer, plan
         self.clock = Clock(runner.device)
         most = drafter.max_drafts
         if most is not None and self.config.num_drafts > most:
@@ -131,9 +134,12 @@ class Session:
 
     def _emit(self, blocks: list[list[int]], accepted: list[int], drafted: list[int]) -> list[Token]:
         emitted: list[Token] = []
+        running = [row for row in self._rows if not row.finish_reason]
         for row, block, num_accepted, num_drafted in zip(self._rows, blocks, accepted, drafted, strict=True):
             if not row.finish_reason:
                 emitted += row.take(block, num_accepted, num_drafted, self._round)
+        if self._decoder.plan is not None and self._round:
+            self._decoder.plan.learn([row.rounds[-1] for row in running])
         return emitted
 
     def _indices(self) -> Tensor:
@@ -142,7 +148,8 @@ class Session:
 
     def _budgets(self) -> Tensor:
         """[B] drafts a row may use: one token of its limit is always the target's."""
-        most = self._decoder.config.num_drafts
+        most, plan = self._decoder.config.num_drafts, self._decoder.plan
+        most = most if plan is None else min(most, plan.num_drafts)
         budgets = [max(0, min(most, row.num_left - 1)) for row in self._rows]
         return torch.tensor(budgets, device=self._decoder.runner.device)
 

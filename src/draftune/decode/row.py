@@ -18,7 +18,7 @@ class Row:
         self.finish_reason: FinishReason | None = None
         self._stop = StopRule(request, detokenize)
         self._trail: list[Token] = []
-        self._rounds: list[Round] = []
+        self.rounds: list[Round] = []  # what each round counted, stop rules applied
         self._tokens: list[int] = []
 
     @property
@@ -50,7 +50,7 @@ class Row:
     def _count(self, num_emitted: int, num_accepted: int, num_drafted: int) -> None:
         if num_emitted <= num_accepted:  # stopped inside the block: drafts beyond the stop count nowhere
             num_accepted = num_drafted = num_emitted
-        self._rounds.append(Round(num_drafted=num_drafted, num_accepted=num_accepted, num_emitted=num_emitted))
+        self.rounds.append(Round(num_drafted=num_drafted, num_accepted=num_accepted, num_emitted=num_emitted))
 
     def completion(self) -> Completion:
         """The finished request (or, for a cancelled one, what it has so far)."""
@@ -59,7 +59,7 @@ class Row:
             tokens=tuple(self._tokens),
             text=self._stop.text(self._tokens),
             finish_reason=self.finish_reason or "length",
-            rounds=tuple(self._rounds),
+            rounds=tuple(self.rounds),
             trail=tuple(self._trail),
         )
 

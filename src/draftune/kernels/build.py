@@ -27,13 +27,36 @@ def kernel() -> ctypes.CDLL:
 
     compiler = _compiler()
     path = storage.cache_folder() / f"kernel-{_version(compiler)}.so"
-    if not path.exists():
-        storage.write(path, _compiled(compiler), doing="keeping the compiled kernel")
+    if path.exists():
+        return _loaded(path)
+    with tempfile.TemporaryDirectory() as folder:
+        built = Path(folder) / path.name
+        _compile(compiler, built)
+        try:
+            _keep(built, path)
+        except errors.StorageError:  # a cache that cannot be written: it is built again next time
+            return _loaded(built)
+    return _loaded(path)
+
+
+def _loaded(path: Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
         todo = f"remove {path} and try again"
         raise errors.TargetError(doing="loading the compiled kernel", met=str(error), todo=todo) from error
+
+
+def _keep(built: Path, path: Path) -> None:
+    """Put the file into the cache in one move; another process may be doing the same."""
+    partial = path.with_name(f"{storage.PARTIAL}{os.getpid()}-{path.name}")
+    with storage.reporting("keeping the compiled kernel"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(built, partial)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _compiler() -> str:
@@ -60,18 +83,13 @@ def _version(compiler: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def _compiled(compiler: str) -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "kernel.so"
-        command = [compiler, *FLAGS, "-o", str(path), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            first = next(
-                (line for line in done.stderr.splitlines() if "error" in line), f"it left with {done.returncode}"
-            )
-            raise errors.TargetError(
-                doing=f"building the CPU kernel with {compiler}",
-                met=first.strip()[:300],
-                todo="name another compiler by CXX",
-            )
-        return path.read_bytes()
+def _compile(compiler: str, path: Path) -> None:
+    done = subprocess.run([compiler, *FLAGS, "-o", str(path), str(SOURCE)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        lines = done.stderr.splitlines()
+        first = next((line for line in lines if "error" in line), f"it left with {done.returncode}")
+        raise errors.TargetError(
+            doing=f"building the CPU kernel with {compiler}",
+            met=first.strip()[:300],
+            todo="name another compiler by CXX",
+        )
