@@ -14,8 +14,10 @@ from draftune.data import hub, open_task, preset, split
 from draftune.data.open import TASKS, make
 from draftune.data.record import Record
 
+SOLVE = "Solve it step by step and end with #### and the number."
 RAW: dict[str, dict[str, Any]] = {
     "gsm8k": {"question": "Two and two? ", "answer": "It is 2+2=<<2+2=4>>4.\n#### 4"},
+    "gsm8k-prose": {"question": "Two and two? ", "answer": "It is 2+2=<<2+2=4>>4.\n#### 4"},
     "samsum": {"id": "1", "dialogue": "Ann: Hi\r\nBo: Hello", "summary": "Ann greets\r\nBo. "},
     "sql": {
         "question": "How many?",
@@ -25,14 +27,22 @@ RAW: dict[str, dict[str, Any]] = {
     "chatdoctor": {"instruction": "Be a doctor.", "input": "It hurts. ", "output": " Rest.\n"},
 }
 CLEAN = {
-    "gsm8k": ("Two and two?\n\nSolve it step by step and end with #### and the number.", "It is 2+2=4.\n#### 4"),
+    "gsm8k": (f"Two and two?\n\n{SOLVE}", "It is 2+2=<<2+2=4>>4.\n#### 4"),
+    "gsm8k-prose": (f"Two and two?\n\n{SOLVE}", "It is 2+2=4.\n#### 4"),
     "samsum": ("Summarize this chat briefly.\n\nAnn: Hi\nBo: Hello", "Ann greets\nBo."),
     "sql": ("CREATE TABLE t (a INTEGER)\n\nWrite one SQL query: How many?", "SELECT COUNT(*) FROM t"),
     "chatdoctor": ("Answer as a doctor.\n\nIt hurts.", "Rest."),
 }
-METRIC = {"gsm8k": "final-number", "samsum": "rouge-l", "sql": "sql-match", "chatdoctor": "rouge-l"}
+METRIC = {
+    "gsm8k": "final-number",
+    "gsm8k-prose": "final-number",
+    "samsum": "rouge-l",
+    "sql": "sql-match",
+    "chatdoctor": "rouge-l",
+}
 FILES = {  # under the folder of real data: where it lies, rows of train, validation and test
     "gsm8k": ("gsm8k", (7099, 200, 200)),
+    "gsm8k-prose": ("gsm8k", (7099, 200, 200)),
     "samsum": ("samsum", (14731, 200, 200)),
     "sql": ("sql/sql_create_context_4000.jsonl", (3400, 200, 200)),
     "chatdoctor": ("chatdoctor/chatdoctor5k.json", (4634, 200, 200)),
@@ -47,13 +57,19 @@ def test_rows_are_cleaned(tmp_path: Path, name: str) -> None:
     assert (row.prompt[0].content, row.answer) == CLEAN[name]
     assert [message.role for message in row.messages] == ["user", "assistant"]
     assert (task.name, task.metric.name, task.metric(row, row.answer)) == (name, METRIC[name], 1.0)
-    assert row.extra == ({"final": 4.0} if name == "gsm8k" else {})
+    assert row.extra == ({"final": 4.0} if name.startswith("gsm8k") else {})
 
 
 @pytest.mark.parametrize("name", RAW)
 def test_a_missing_field_is_named(name: str) -> None:
     found = TASKS.load(name)
-    needed = {"gsm8k": "answer", "samsum": "summary", "sql": "context", "chatdoctor": "output"}[name]
+    needed = {
+        "gsm8k": "answer",
+        "gsm8k-prose": "answer",
+        "samsum": "summary",
+        "sql": "context",
+        "chatdoctor": "output",
+    }[name]
     fields = {key: value for key, value in RAW[name].items() if key != needed}
     with pytest.raises(errors.DataError, match=f"reading row 3 of a.json: the field '{needed}' is missing"):
         found.read(Record(source="a.json", number=3, fields=fields))
@@ -73,7 +89,8 @@ def test_real_files(shared_data: Path, name: str) -> None:
     assert tuple(len(task.split(part)) for part in ("train", "validation", "test")) == sizes
     assert all(task.metric(row, row.answer) == 1.0 for row in task.test)
     text = "\n".join(message.content for row in task.train for message in row.messages)
-    assert not re.search(r"<<[^<>]*=[^<>]*>>|\r|\[/?SQL\]", text), "cleaned"
+    assert not re.search(r"\r|\[/?SQL\]", text), "cleaned"
+    assert bool(re.search(r"<<[^<>]*=[^<>]*>>", text)) == (name == "gsm8k"), "marks as published, or none"
     assert sum("left out" in note for note in task.notes) == (name == "samsum")
     for part in ("validation", "test"):
         assert not {row.id for row in task.split(part)} & {row.id for row in task.train}

@@ -16,7 +16,7 @@ from draftune import errors
 from draftune.bench.config import BenchConfig
 
 PLAIN = "plain"
-LINE = 240  # characters of one line of JSON
+LINE = 320  # characters of one line of JSON
 FORMAT = 1  # of the JSON; raised when a field changes its meaning
 
 

@@ -21,7 +21,10 @@ TASKS = Registry(
     builtin={
         "builtin:sql": Entry("draftune.data.builtin_sql:task", "generated: schema and question to SQL that runs"),
         "builtin:notes": Entry("draftune.data.builtin_notes:task", "generated: short dialogue to a one-sentence note"),
-        "gsm8k": Entry("draftune.data.preset:GSM8K", "school maths in steps (openai/gsm8k, MIT)"),
+        "gsm8k": Entry(
+            "draftune.data.preset:GSM8K", "school maths in steps, with marks of a calculator (openai/gsm8k, MIT)"
+        ),
+        "gsm8k-prose": Entry("draftune.data.preset:GSM8K_PROSE", "the same without the marks"),
         "samsum": Entry("draftune.data.preset:SAMSUM", "chats to summaries (knkarthick/samsum, CC BY-NC-ND 4.0)"),
         "sql": Entry("draftune.data.preset:SQL", "questions to SQL (b-mc2/sql-create-context, CC BY 4.0)"),
         "chatdoctor": Entry("draftune.data.preset:CHATDOCTOR", "medical answers (LinhDuong/chatdoctor-5k, Apache-2.0)"),

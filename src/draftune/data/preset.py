@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from draftune.data import conversation, metric
@@ -28,10 +28,16 @@ _CALCULATION = re.compile(r"<<[^<>]*>>")
 
 
 def _gsm8k(record: Record) -> tuple[Message, ...]:
-    """Steps without the <<48/2=24>> marks of the calculator; the last line `#### 24` stays."""
+    """Answers as published: the <<48/2=24>> marks of the calculator belong to them (Cobbe et al. 2021, section 5)."""
     question, answer = conversation.text(record, "question"), conversation.text(record, "answer")
     prompt = f"{question.strip()}\n\nSolve it step by step and end with #### and the number."
-    return conversation.pair(prompt, _CALCULATION.sub("", answer).strip())
+    return conversation.pair(prompt, answer.strip())
+
+
+def _gsm8k_prose(record: Record) -> tuple[Message, ...]:
+    """The same steps without the marks; the last line `#### 24` stays."""
+    answer = _CALCULATION.sub("", conversation.text(record, "answer"))
+    return _gsm8k(replace(record, fields={**record.fields, "answer": answer}))
 
 
 def _samsum(record: Record) -> tuple[Message, ...]:
@@ -59,6 +65,14 @@ def _final(record: Record) -> dict[str, float | None]:
 
 
 GSM8K = Preset(name="gsm8k", hub="openai/gsm8k", hub_config="main", metric="final-number", read=_gsm8k, extra=_final)
+GSM8K_PROSE = Preset(
+    name="gsm8k-prose",
+    hub="openai/gsm8k",
+    hub_config="main",
+    metric="final-number",
+    read=_gsm8k_prose,
+    extra=_final,
+)
 SAMSUM = Preset(name="samsum", hub="knkarthick/samsum", metric="rouge-l", read=_samsum)
 SQL = Preset(name="sql", hub="b-mc2/sql-create-context", metric="sql-match", read=_sql)
 CHATDOCTOR = Preset(name="chatdoctor", hub="LinhDuong/chatdoctor-5k", metric="rouge-l", read=_chatdoctor)
