@@ -123,3 +123,10 @@ def test_the_whole_job_on_a_tiny_model_and_again_without_work(tmp_path):
     again = subprocess.run(command, capture_output=True, text=True, check=True)
     assert again.stderr.count("done before") == 2
     assert again.stdout.split()[-1] != path
+
+
+def test_the_readme_holds_what_the_summary_prints():
+    said = subprocess.run([sys.executable, SCRIPT.with_name("summary.py")], capture_output=True, text=True, check=True)
+    page = (SCRIPT.parent / "README.md").read_text(encoding="utf-8")
+    table = page.partition("<!-- summary -->\n")[2].partition("<!-- end of summary -->")[0]
+    assert table.strip() == said.stdout.strip()
