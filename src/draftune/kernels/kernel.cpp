@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <omp.h>
-#if defined(__AVX512BF16__)
+#if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
 #if defined(__linux__)
@@ -149,17 +149,26 @@ inline f32x16 load(const bf16* x) {
 inline void store(float* to, f32x16 x) { std::memcpy(to, &x, sizeof x); }
 
 inline void store(bf16* to, f32x16 x) {
+#if defined(__AVX512BF16__)
+  const __m256bh y = _mm512_cvtneps_pbh(same_bits<__m512>(x));
+  std::memcpy(to, &y, sizeof y);
+#else
   for (int i = 0; i < LANES; ++i) to[i] = narrow<bf16>(x[i]);
+#endif
 }
 
 inline f32x16 all(float x) { return f32x16{} + x; }
 
 inline float sum(f32x16 x) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(same_bits<__m512>(x));
+#else
   float y[LANES];
   store(y, x);
   for (int half = LANES / 2; half; half /= 2)
     for (int i = 0; i < half; ++i) y[i] += y[i + half];
   return y[0];
+#endif
 }
 
 // e^x to about 1e-7, after Cephes; what lies below -87 is taken for -87.
@@ -315,31 +324,57 @@ void look(const Block& block, int64_t row, int64_t token, int64_t window, std::v
   }
 }
 
-// softmax(q k / sqrt(E)) v over the seen slots of one head; `scores` has room for their number and 16 more.
-template <class T>
-void attend(const float* query, const T* keys, const T* values, const std::vector<int32_t>& seen, int64_t width,
+// softmax(q k * scale) v over the seen slots, for N heads that share keys and values; what is loaded of those serves all.
+// `scores` has room for N rows of the number of slots, filled up to whole vectors.
+template <int N, class T>
+void attend(const float* queries, const T* keys, const T* values, const std::vector<int32_t>& seen, int64_t width,
             float scale, float* scores, T* out) {
-  const int64_t count = int64_t(seen.size());
-  float largest = -INFINITY;
+  const int64_t count = int64_t(seen.size()), stride = (count + LANES - 1) / LANES * LANES;
+  float largest[N], factor[N];
+  for (int n = 0; n < N; ++n) largest[n] = -INFINITY;
   for (int64_t i = 0; i < count; ++i) {
-    const T* key = keys + seen[i] * width;
-    f32x16 parts{};
-    for (int64_t e = 0; e < width; e += LANES) parts += load(query + e) * load(key + e);
-    scores[i] = sum(parts) * scale;
-    largest = std::max(largest, scores[i]);
+    const T* key = keys + seen[size_t(i)] * width;
+    f32x16 parts[N] = {};
+    for (int64_t e = 0; e < width; e += LANES) {
+      const f32x16 part = load(key + e);
+      for (int n = 0; n < N; ++n) parts[n] += load(queries + n * width + e) * part;
+    }
+    for (int n = 0; n < N; ++n) {
+      scores[n * stride + i] = sum(parts[n]) * scale;
+      largest[n] = std::max(largest[n], scores[n * stride + i]);
+    }
   }
-  for (int64_t i = count; i % LANES; ++i) scores[i] = -INFINITY;
-  f32x16 total{};
-  for (int64_t i = 0; i < count; i += LANES) {
-    const f32x16 weights = exponential(load(scores + i) - largest);
-    store(scores + i, weights);
-    total += weights;
+  for (int n = 0; n < N; ++n) {
+    for (int64_t i = count; i < stride; ++i) scores[n * stride + i] = -INFINITY;
+    f32x16 total{};
+    for (int64_t i = 0; i < count; i += LANES) {
+      const f32x16 weights = exponential(load(scores + n * stride + i) - largest[n]);
+      store(scores + n * stride + i, weights);
+      total += weights;
+    }
+    factor[n] = 1.0f / sum(total);
   }
-  const float factor = 1.0f / sum(total);
   for (int64_t e = 0; e < width; e += LANES) {
-    f32x16 mixed{};
-    for (int64_t i = 0; i < count; ++i) mixed += scores[i] * load(values + seen[i] * width + e);
-    store(out + e, mixed * factor);
+    f32x16 mixed[N] = {};
+    for (int64_t i = 0; i < count; ++i) {
+      const f32x16 part = load(values + seen[size_t(i)] * width + e);
+      for (int n = 0; n < N; ++n) mixed[n] += scores[n * stride + i] * part;
+    }
+    for (int n = 0; n < N; ++n) store(out + n * width + e, mixed[n] * factor[n]);
+  }
+}
+
+// The heads of one group, `AT_ONCE` together.
+constexpr int AT_ONCE = 4;
+
+template <class T>
+void attend_group(int64_t heads, const float* queries, const T* keys, const T* values, const std::vector<int32_t>& seen,
+                  int64_t width, float scale, float* scores, T* out) {
+  for (; heads > 0; heads -= AT_ONCE, queries += AT_ONCE * width, out += AT_ONCE * width) {
+    if (heads == 1) attend<1>(queries, keys, values, seen, width, scale, scores, out);
+    if (heads == 2) attend<2>(queries, keys, values, seen, width, scale, scores, out);
+    if (heads == 3) attend<3>(queries, keys, values, seen, width, scale, scores, out);
+    if (heads >= 4) attend<4>(queries, keys, values, seen, width, scale, scores, out);
   }
 }
 
@@ -382,10 +417,11 @@ void read(const Model& model, const Block& block) {
 
 #pragma omp parallel num_threads(int(block.num_threads))
   {
-    const Share mine(rows), units(rows * all_heads), queries(rows * model.heads);
+    const Share mine(rows), units(rows * all_heads);
     std::vector<int32_t> seen;
     seen.reserve(size_t(block.view));
-    std::vector<float> scores(size_t(block.view) + 2 * LANES);
+    std::vector<float> scores(size_t(AT_ONCE * (block.view + LANES)));
+    const int64_t shared = model.heads / model.groups;  // heads of a group
 
     const auto norm_rows = [&](const float* weight) {
       for (int64_t row = mine.first; row < mine.last; ++row)
@@ -437,14 +473,15 @@ void read(const Model& model, const Block& block) {
       }
 #pragma omp barrier
       int64_t looked = -1;
-      for (int64_t query = queries.first; query < queries.last; ++query) {
-        const int64_t row = query / model.heads, which = query % model.heads;
+      // In turns: later tokens of a prompt see more slots than earlier ones.
+      for (int64_t pair = omp_get_thread_num(); pair < rows * model.groups; pair += omp_get_num_threads()) {
+        const int64_t row = pair / model.groups, group = pair % model.groups;
         if (row != looked) look(block, row / block.num_tokens, row % block.num_tokens, layer.window, seen);
         looked = row;
-        const int64_t group = which / (model.heads / model.groups);
         const int64_t start = (row / block.num_tokens * model.groups + group) * block.capacity * head;
-        attend(qkv + (row * all_heads + which) * head, keys + start, values + start, seen, head, scale, scores.data(),
-               mixed + row * mixed_width + which * head);
+        const float* queries = qkv + (row * all_heads + group * shared) * head;
+        T* out = mixed + row * mixed_width + group * shared * head;
+        attend_group(shared, queries, keys + start, values + start, seen, head, scale, scores.data(), out);
       }
 #pragma omp barrier
       product(layer.out, mixed, rows, mixed_width, width, add);
