@@ -82,6 +82,16 @@ def test_make_sets_up_before_it_runs() -> None:
         assert said.index("-m venv") < setup < said.index("[dev]") < work
 
 
+def test_everything_but_code_is_packed_too() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["draftune"]
+    root = ROOT / "src" / "draftune"
+    kept = {path for pattern in patterns for path in root.glob(pattern)}
+    others = {path for path in root.rglob("*") if path.is_file() and path.suffix not in {".py", ".pyc"}}
+    assert others - kept == set()
+    assert {"kernel.cpp", "report.html.jinja"} <= {path.name for path in kept}
+
+
 def test_make_and_constraints_agree_on_torch() -> None:
     wanted = re.findall(r"torch==(\S+)", (ROOT / "Makefile").read_text(encoding="utf-8"))
     assert wanted == [pins()["torch"]]

@@ -31,6 +31,7 @@ MODELS = {
     "llama tied": {"tie_word_embeddings": True},
     "mistral": {"head_dim": 16},
     "mistral without a window": {"head_dim": 16, "sliding_window": None},
+    "qwen2 with biases": {},
     "qwen3": {"head_dim": 16},
     "qwen3 with windows": {
         "head_dim": 16,
@@ -51,7 +52,11 @@ pytestmark = needs_compiler
 
 def model(name: str, dtype: str = "float32") -> Target:
     settings = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, **MODELS[name]}
-    return tiny(name.split()[0], dtype=dtype, **settings)
+    target, dice = tiny(name.split()[0], dtype=dtype, **settings), torch.Generator().manual_seed(0)
+    for name, weight in target.causal.named_parameters():
+        if name.endswith("bias"):  # which start as zeros
+            weight.data.copy_(torch.randn(weight.shape, generator=dice))
+    return target
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -38,6 +38,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "mistral": ("mistral", {"sliding_window": WINDOW, "head_dim": 8}),
     "phi3": ("phi3", {"sliding_window": None}),
+    "qwen2": ("qwen2", {}),
     "qwen3": ("qwen3", {"head_dim": 8}),
     "gemma2": ("gemma2", {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED}),
     "gemma3": ("gemma3_text", {"head_dim": 8, "sliding_window": WINDOW, "layer_types": MIXED}),
