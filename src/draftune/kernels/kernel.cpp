@@ -7,13 +7,13 @@
 // Matrices [N,K] are packed in blocks of 32 columns: [N/32][K][2 x 16], in bfloat16 with two neighbouring K side by
 // side, as the dot product of the CPU takes them. Sums, residuals, norms and attention are in fp32.
 
+#include <omp.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <vector>
-
-#include <omp.h>
 #if defined(__AVX512F__)
 #include <immintrin.h>
 #endif
@@ -56,10 +56,10 @@ struct Model {
   int64_t num_layers, width, heads, groups, head_width, rotary, inner, vocabulary;
   double epsilon, scale;
   const Layer* layers;
-  const void* embedding;  // [V, D], as stored
-  const float* norm;      // [D]
-  const void* head;       // packed [V, D]
-  const float* head_bias; // [V] or null
+  const void* embedding;   // [V, D], as stored
+  const float* norm;       // [D]
+  const void* head;        // packed [V, D]
+  const float* head_bias;  // [V] or null
 };
 
 struct Block {
@@ -72,12 +72,12 @@ struct Block {
   const int64_t* depths;         // [M] or null
   const float* cosine;           // [positions, rotary / 2]
   const float* sine;
-  void* keys;                    // [layers, B, G, capacity, E]
+  void* keys;  // [layers, B, G, capacity, E]
   void* values;
   int64_t num_taps;
-  const int64_t* taps;           // layer numbers, -1 = final norm
-  void* heard;                   // [B, M, taps, D]
-  void* final;                   // [B, M, D]
+  const int64_t* taps;  // layer numbers, -1 = final norm
+  void* heard;          // [B, M, taps, D]
+  void* final;          // [B, M, D]
   int64_t num_threads;
 };
 
@@ -85,7 +85,7 @@ struct Block {
 struct Recurrent {
   int64_t table_is_bfloat16, width, state, gates, inner, columns;  // gates: 1 RNN, 3 GRU, 4 LSTM
   double epsilon;
-  const void* table;  // [V, width]
+  const void* table;   // [V, width]
   const void* from_x;  // packed [gates state, width], as the rest of the matrices in bfloat16
   const float* from_x_bias;
   const void* from_h;  // packed [gates state, state]
@@ -262,7 +262,8 @@ inline void tile(const T* weights, const T* x, int64_t depth, int64_t row, int64
 }
 
 template <int M, class T, class Take>
-inline void rest(int64_t left, const T* weights, const T* x, int64_t depth, int64_t row, int64_t block, const Take& take) {
+inline void rest(int64_t left, const T* weights, const T* x, int64_t depth, int64_t row, int64_t block,
+                 const Take& take) {
   if constexpr (M > 0) {
     if (left == M) return tile<M>(weights, x, depth, row, block, take);
     rest<M - 1>(left, weights, x, depth, row, block, take);
@@ -324,8 +325,8 @@ void look(const Block& block, int64_t row, int64_t token, int64_t window, std::v
   }
 }
 
-// softmax(q k * scale) v over the seen slots, for N heads that share keys and values; what is loaded of those serves all.
-// `scores` has room for N rows of the number of slots, filled up to whole vectors.
+// softmax(q k * scale) v over the seen slots, for N heads that share keys and values; what is loaded of those serves
+// all. `scores` has room for N rows of the number of slots, filled up to whole vectors.
 template <int N, class T>
 void attend(const float* queries, const T* keys, const T* values, const std::vector<int32_t>& seen, int64_t width,
             float scale, float* scores, T* out) {
@@ -396,7 +397,8 @@ void read(const Model& model, const Block& block) {
   const float epsilon = float(model.epsilon), scale = float(model.scale);
 
   thread_local std::vector<char> arena;
-  const int64_t needed = rows * (4 * width + 4 * all_heads * head + int64_t(sizeof(T)) * (width + mixed_width + model.inner));
+  const int64_t needed =
+      rows * (4 * width + 4 * all_heads * head + int64_t(sizeof(T)) * (width + mixed_width + model.inner));
   arena.resize(needed + 6 * 64);
   char* free = arena.data() + (64 - reinterpret_cast<uintptr_t>(arena.data()) % 64) % 64;
   float* residual = carve<float>(free, rows * width);
@@ -456,7 +458,8 @@ void read(const Model& model, const Block& block) {
         float* to = qkv + row * all_heads * head + part * BLOCK;
         const float* bias = layer.qkv_bias ? layer.qkv_bias + part * BLOCK : nullptr;
         store(to, bias ? sums.left + load(bias) : sums.left);
-        if (part * BLOCK + LANES < all_heads * head) store(to + LANES, bias ? sums.right + load(bias + LANES) : sums.right);
+        if (part * BLOCK + LANES < all_heads * head)
+          store(to + LANES, bias ? sums.right + load(bias + LANES) : sums.right);
       });
 #pragma omp barrier
       for (int64_t unit = units.first; unit < units.last; ++unit) {
@@ -465,7 +468,8 @@ void read(const Model& model, const Block& block) {
         const bool is_query = which < model.heads, is_key = !is_query && which < model.heads + model.groups;
         if (is_query && layer.query_norm) normalize(x, layer.query_norm, head, epsilon, x);
         if (is_key && layer.key_norm) normalize(x, layer.key_norm, head, epsilon, x);
-        if (is_query || is_key) rotate(x, block.cosine + block.positions[row] * half, block.sine + block.positions[row] * half, half);
+        if (is_query || is_key)
+          rotate(x, block.cosine + block.positions[row] * half, block.sine + block.positions[row] * half, half);
         if (is_query) continue;
         const int64_t place = (row / block.num_tokens * model.groups + group) * block.capacity + block.slots[row];
         T* to = (is_key ? keys : values) + place * head;
@@ -530,16 +534,17 @@ void linear(const void* packed, const float* bias, const float* x, int64_t rows,
     store(y, whole);
   };
 #pragma omp parallel num_threads(int(num_threads))
-  product(packed, static_cast<const bf16*>(narrowed), rows, depth, columns, [&](int64_t row, int64_t part, const Pair& sums) {
-    for (int64_t side = 0; side < 2; ++side) {
-      const int64_t first = part * BLOCK + side * LANES, count = std::min(LANES, columns - first);
-      if (count <= 0) return;
-      float y[LANES];
-      store(y, side ? sums.right : sums.left);
-      finish(y, bias ? bias + first : nullptr, add ? add + row * columns + first : nullptr, count);
-      std::copy(y, y + count, out + row * columns + first);
-    }
-  });
+  product(packed, static_cast<const bf16*>(narrowed), rows, depth, columns,
+          [&](int64_t row, int64_t part, const Pair& sums) {
+            for (int64_t side = 0; side < 2; ++side) {
+              const int64_t first = part * BLOCK + side * LANES, count = std::min(LANES, columns - first);
+              if (count <= 0) return;
+              float y[LANES];
+              store(y, side ? sums.right : sums.left);
+              finish(y, bias ? bias + first : nullptr, add ? add + row * columns + first : nullptr, count);
+              std::copy(y, y + count, out + row * columns + first);
+            }
+          });
 }
 
 // Rows of a table for some tokens, each with root-mean-square 1.
@@ -647,31 +652,34 @@ void recurrent_step(const Recurrent& net, int64_t rows, const int64_t* tokens, c
       if (net.gates == 4) lstm(rows, state, from_x, from_h, before, memory, hidden);
       narrowed(hidden, rows * state, h);
     }
-    product(net.of_summary, static_cast<const bf16*>(h), rows, state, net.inner, [=](int64_t row, int64_t block, const Pair& sums) {
-      for (int64_t side = 0; side < 2; ++side) {
-        const int64_t first = block * BLOCK + side * LANES;
-        if (first >= net.inner) return;
-        const f32x16 open = (side ? sums.right : sums.left) + load(part + row * net.inner + first);
-        store(inner + row * net.inner + first, open / (1.0f + exponential(-open)));
-      }
-    });
+    product(net.of_summary, static_cast<const bf16*>(h), rows, state, net.inner,
+            [=](int64_t row, int64_t block, const Pair& sums) {
+              for (int64_t side = 0; side < 2; ++side) {
+                const int64_t first = block * BLOCK + side * LANES;
+                if (first >= net.inner) return;
+                const f32x16 open = (side ? sums.right : sums.left) + load(part + row * net.inner + first);
+                store(inner + row * net.inner + first, open / (1.0f + exponential(-open)));
+              }
+            });
 #pragma omp barrier
-    product(net.down, static_cast<const bf16*>(inner), rows, net.inner, width, [=](int64_t row, int64_t block, const Pair& sums) {
-      for (int64_t side = 0; side < 2; ++side) {
-        const int64_t first = block * BLOCK + side * LANES;
-        if (first >= width) return;
-        const f32x16 moved = (side ? sums.right : sums.left) + load(net.down_bias + first);
-        store(mixed + row * width + first, moved + load(context + row * width + first));
-      }
-    });
+    product(net.down, static_cast<const bf16*>(inner), rows, net.inner, width,
+            [=](int64_t row, int64_t block, const Pair& sums) {
+              for (int64_t side = 0; side < 2; ++side) {
+                const int64_t first = block * BLOCK + side * LANES;
+                if (first >= width) return;
+                const f32x16 moved = (side ? sums.right : sums.left) + load(net.down_bias + first);
+                store(mixed + row * width + first, moved + load(context + row * width + first));
+              }
+            });
 #pragma omp barrier
-    product(net.out, static_cast<const bf16*>(mixed), rows, width, net.columns, [=](int64_t row, int64_t block, const Pair& sums) {
-      float y[BLOCK];
-      store(y, sums.left + load(net.out_bias + block * BLOCK));
-      store(y + LANES, sums.right + load(net.out_bias + block * BLOCK + LANES));
-      const int64_t first = block * BLOCK;
-      std::copy(y, y + std::min(BLOCK, net.columns - first), logits + row * net.columns + first);
-    });
+    product(net.out, static_cast<const bf16*>(mixed), rows, width, net.columns,
+            [=](int64_t row, int64_t block, const Pair& sums) {
+              float y[BLOCK];
+              store(y, sums.left + load(net.out_bias + block * BLOCK));
+              store(y + LANES, sums.right + load(net.out_bias + block * BLOCK + LANES));
+              const int64_t first = block * BLOCK;
+              std::copy(y, y + std::min(BLOCK, net.columns - first), logits + row * net.columns + first);
+            });
   }
 }
 
@@ -702,15 +710,19 @@ void speak_bfloat16(const Model* model, const void* hidden, int64_t rows, float*
   speak<bf16>(*model, hidden, rows, logits, num_threads);
 }
 
-void pack_float32(const float* from, int64_t columns, int64_t depth, float* to) { pack<float, 1>(from, columns, depth, to); }
-void pack_bfloat16(const bf16* from, int64_t columns, int64_t depth, bf16* to) { pack<bf16, 2>(from, columns, depth, to); }
+void pack_float32(const float* from, int64_t columns, int64_t depth, float* to) {
+  pack<float, 1>(from, columns, depth, to);
+}
+void pack_bfloat16(const bf16* from, int64_t columns, int64_t depth, bf16* to) {
+  pack<bf16, 2>(from, columns, depth, to);
+}
 
-void linear_bfloat16(const void* packed, const float* bias, const float* x, int64_t rows, int64_t depth, int64_t columns,
-                     const float* add, int64_t silu, float* out, int64_t num_threads) {
+void linear_bfloat16(const void* packed, const float* bias, const float* x, int64_t rows, int64_t depth,
+                     int64_t columns, const float* add, int64_t silu, float* out, int64_t num_threads) {
   linear(packed, bias, x, rows, depth, columns, add, silu != 0, out, num_threads);
 }
-void recurrent_step_bfloat16(const Recurrent* net, int64_t rows, const int64_t* tokens, const float* context, const float* part,
-                             float* hidden, float* memory, float* logits, int64_t num_threads) {
+void recurrent_step_bfloat16(const Recurrent* net, int64_t rows, const int64_t* tokens, const float* context,
+                             const float* part, float* hidden, float* memory, float* logits, int64_t num_threads) {
   recurrent_step(*net, rows, tokens, context, part, hidden, memory, logits, num_threads);
 }
 void embed_float32(const float* table, const int64_t* tokens, int64_t rows, int64_t width, double epsilon, float* out) {
@@ -723,11 +735,12 @@ void largest_float32(const float* x, int64_t rows, int64_t width, int64_t* place
 void rnn_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, float* hidden) {
   rnn(rows, width, from_x, from_h, hidden);
 }
-void gru_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* hidden) {
+void gru_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before,
+              float* hidden) {
   gru(rows, width, from_x, from_h, before, hidden);
 }
-void lstm_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before, float* memory,
-               float* hidden) {
+void lstm_cell(int64_t rows, int64_t width, const float* from_x, const float* from_h, const float* before,
+               float* memory, float* hidden) {
   lstm(rows, width, from_x, from_h, before, memory, hidden);
 }
 
