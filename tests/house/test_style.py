@@ -15,7 +15,9 @@ TEXTS = sorted(
     path
     for folder in ("src", "tests", "docs", "benchmarks", ".ci")
     for path in (ROOT / folder).rglob("*")
-    if path.is_file() and path.suffix in {".py", ".md", ".cpp", ".jinja", ".toml", ".sh", ""} and "egg-info" not in str(path)
+    if path.is_file()
+    and path.suffix in {".py", ".md", ".cpp", ".jinja", ".toml", ".sh", ""}
+    and "egg-info" not in str(path)
 ) + [path for path in ROOT.iterdir() if path.is_file()]
 MAX_LINES = 400
 FOREIGN = re.compile(r"(?<![\w.])/(work|tmp|root|opt|home)/\w|pypi\.org|pythonhosted|download\.pytorch")

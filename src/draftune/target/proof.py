@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from draftune.target.blocks import BlockRunner
     from draftune.target.target import Target
 
-PROVEN = frozenset({"llama", "mistral", "phi3", "qwen2", "qwen3", "gemma2", "gemma3_text"})  # by tests/target/test_runner.py
+# By tests/target/test_runner.py.
+PROVEN = frozenset({"llama", "mistral", "phi3", "qwen2", "qwen3", "gemma2", "gemma3_text"})
 LENGTHS = (2, 5)  # prompt tokens of the two rows tried; the second grows by a short sliding window
 LONGEST_WINDOW = 128  # tokens; longer ones are not reached by a short trial
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}  # of the mean logit; an unseen window or mask costs over 0.3
