@@ -35,15 +35,15 @@ def built(name: str, dtype: str = "float32") -> ComposedDrafter:
     return drafter
 
 
-def guessed(drafter: ComposedDrafter, num_rows: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens [B,K] and logits [B,K,V'] of a round in which the first column is always drawn."""
+def guessed(drafter: ComposedDrafter, num_rows: int, first: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens [B,K] and logits [B,K,V'] of a round of some of 20 rows, in which a fixed token is always drawn."""
     dice = torch.Generator().manual_seed(1)
-    hidden = torch.randn(num_rows, 4, 1, 32, generator=dice)
+    hidden = torch.randn(20, 4, 1, 32, generator=dice)[first : first + num_rows]
     prefix = Prefix(
         tokens=torch.zeros(num_rows, 4, dtype=torch.int64),
         lengths=torch.full((num_rows,), 4),
         features=Features(ids=("",) * num_rows, hidden=hidden, taps=(-1,)),
-        anchor=torch.randint(3, 40, (num_rows,), generator=dice),
+        anchor=torch.randint(3, 40, (20,), generator=dice)[first : first + num_rows],
     )
     heard = []
 
@@ -71,7 +71,9 @@ def test_a_ready_drafter_guesses_the_same(name: str, num_rows: int) -> None:
 @torch.inference_mode()
 def test_a_row_does_not_depend_on_its_neighbours() -> None:
     ready = built("semiar-gru").ready()
-    assert torch.equal(guessed(ready, 3)[1], guessed(ready, 3)[1])
+    together = guessed(ready, 15)[1]
+    assert torch.equal(together[4:5], guessed(ready, 1, first=4)[1])
+    assert torch.equal(together[2:9], guessed(ready, 7, first=2)[1])
 
 
 def test_double_precision_stays_as_it_is() -> None:
@@ -120,3 +122,24 @@ def test_cells_are_those_of_torch(cell: str) -> None:
         wanted_hidden = module(x, hidden)
         found = kernels.gru_cell(from_x, from_h, hidden) if cell == "gru" else kernels.rnn_cell(from_x, from_h)
     torch.testing.assert_close(found, wanted_hidden)
+
+
+class Odd(nn.Module):
+    """A part of somebody else's: three dimensions, half precision, and a look at the weights themselves."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.inner(x) + self.inner.weight.sum()
+
+
+@torch.no_grad()
+def test_linear_layers_of_any_part_are_packed() -> None:
+    module, x = Odd(), torch.randn(2, 3, 32)
+    packed = kernels.with_packed_linears(module)
+    torch.testing.assert_close(packed(x), module(x), rtol=0.02, atol=0.02)
+    torch.testing.assert_close(packed(x.bfloat16()), module(x), rtol=0.05, atol=0.05)
+    with pytest.raises(ValueError, match=r"\(3, 16\) where \[rows, 32\] is read"):
+        kernels.Matrix(module.inner.weight)(torch.randn(3, 16))

@@ -16,7 +16,7 @@ TEXTS = sorted(
     for folder in ("src", "tests", "docs", "benchmarks", ".ci")
     for path in (ROOT / folder).rglob("*")
     if path.is_file()
-    and path.suffix in {".py", ".md", ".cpp", ".jinja", ".toml", ".sh", ""}
+    and path.suffix in {".py", ".md", ".cpp", ".h", ".jinja", ".toml", ".sh", ""}
     and "egg-info" not in str(path)
 ) + [path for path in ROOT.iterdir() if path.is_file()]
 MAX_LINES = 400

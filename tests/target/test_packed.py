@@ -205,3 +205,11 @@ def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, tmp_pat
     build.kernel.cache_clear()
     assert build.kernel().read_float32
     build.kernel.cache_clear()
+
+
+@pytest.mark.parametrize("token", [-1, 64])
+def test_a_token_that_the_model_does_not_know(token: int) -> None:
+    runner = model("llama").runner("packed")
+    runner.open(1, 8, ())
+    with pytest.raises(IndexError, match=f"token {token} where the model knows 0..63"):
+        runner.prefill([[4, token]])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from draftune.bench import BenchConfig, Report
     from draftune.bench.record import Interval
     from draftune.data import Task
-    from draftune.export.bundle import Bundle
+    from draftune.export.bundle import Bundle, Card
 
 
 def bench(
@@ -71,16 +71,21 @@ def bench(
     }
     config = configs.make(BenchConfig, settings, doing="reading the benchmark's settings")
     chosen = rows.held_out(card, task, field)
-    scores = {}
+    scores: dict[str, Interval] = {}
     if beside is not None:
         other = bundles.read(beside, dtype=dtype, device=device, base=base, drafters=())
-        label = run.SCORE_NAMES[other.card.mode]
-        label = str(beside) if label == run.SCORE_NAMES[card.mode] else label
-        scores[label] = run.score(other.target, chosen, config)
+        scores[_label(other.card, card, beside)] = run.score(other.target, chosen, config)
         del other  # before the next model is loaded
     opened = bundles.read(bundle, dtype=dtype, device=device, base=base, drafters=drafter)
     found = measure(opened, chosen, config, scores)
     show(found, out or bundle / "report", text=text)
+
+
+def _label(other: Card, own: Card, folder: Path) -> str:
+    """What the other bundle's score is called: its folder, where both were trained the same way."""
+    from draftune.bench.run import SCORE_NAMES
+
+    return str(folder) if other.mode == own.mode else SCORE_NAMES[other.mode]
 
 
 def measure(opened: Bundle, task: Task, config: BenchConfig, scores: Mapping[str, Interval] | None = None) -> Report:

@@ -123,24 +123,31 @@ class ComposedDrafter(Drafter):
         return State(hidden=hidden_BTD[torch.arange(len(last_B)), last_B], anchor=prefix.anchor)
 
     def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
-        if self._fused is not None:
-            return self._fused.propose(state, budget_B, sampler)
-        context_BKD = self.context(self._cast(state.hidden))
-        contexts = context_BKD.unbind(1)
-        recent, token_B = self.recent.start(contexts[0]), state.anchor
         drafted_BK, probs, num_drafts = state.anchor[:, None][:, :0], [], int(budget_B.max())
-        guesses = None if self.recent.width else self._guesses(contexts, num_drafts)
+        token_B, say = state.anchor, self._start(state.hidden, num_drafts)
         for offset in range(num_drafts):
-            if guesses is None:
-                recent, summary_BD = self.recent.step(recent, self._embed(token_B))
-                logits_BV = self.head(_at(contexts, offset), summary_BD)
-            else:
-                logits_BV = guesses[offset]
-            token_B, q_BV = sampler(logits_BV, drafted_BK, self.vocabulary.columns_or_none)
+            token_B, q_BV = sampler(say(offset, token_B), drafted_BK, self.vocabulary.columns_or_none)
             drafted_BK = torch.cat([drafted_BK, token_B[:, None]], dim=1)
             probs.append(q_BV)
         q_BKV = torch.stack(probs, dim=1) if probs and probs[0] is not None else None
         return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=self.vocabulary.columns_or_none)
+
+    def _start(self, hidden_BD: Tensor, num_drafts: int) -> Callable[[int, Tensor], Tensor]:
+        """One round: a function from offset and newest token [B] to logits [B,V'], to be called offset by offset."""
+        if self._fused is not None:
+            return self._fused.start(hidden_BD)
+        contexts = self.context(self._cast(hidden_BD)).unbind(1)
+        if self.recent.width == 0:
+            guesses = self._guesses(contexts, num_drafts)
+            return lambda offset, _: guesses[offset]
+        recent = self.recent.start(contexts[0])
+
+        def say(offset: int, token_B: Tensor) -> Tensor:
+            nonlocal recent
+            recent, summary_BD = self.recent.step(recent, self._embed(token_B))
+            return self.head(_at(contexts, offset), summary_BD)
+
+        return say
 
     def _guesses(self, contexts: Sequence[Tensor], num_drafts: int) -> Sequence[Tensor]:
         """Logits [B,V'] of every offset from the contexts alone, in one product."""

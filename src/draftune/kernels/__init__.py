@@ -12,6 +12,7 @@ from draftune.kernels.products import (
     largest,
     lstm_cell,
     pack,
+    padded,
     rnn_cell,
     served,
 )
@@ -29,6 +30,7 @@ __all__ = [
     "largest",
     "lstm_cell",
     "pack",
+    "padded",
     "rnn_cell",
     "served",
     "with_packed_linears",

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from draftune import errors, storage
 
-SOURCE = Path(__file__).with_name("kernel.cpp")
+SOURCE = Path(__file__).with_name("kernel.cpp")  # which includes the headers beside it
 COMPILERS = ("c++", "g++", "clang++")
 FLAGS = ("-O3", "-march=native", "-std=c++17", "-fPIC", "-shared", "-fopenmp", "-fno-math-errno", "-Wno-psabi")
 
@@ -72,14 +72,15 @@ def _compiler() -> str:
 
 
 def _version(compiler: str) -> str:
-    """A hash of all that the compiled file depends on: the source, the compiler, the CPU."""
+    """A hash of all that the compiled file depends on: the sources, the compiler, the CPU."""
     said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     cpu = platform.processor() or platform.machine()
     table = Path("/proc/cpuinfo")
     if table.exists():
         lines = table.read_text().splitlines()
         cpu = next((line for line in lines if line.startswith(("flags", "Features"))), cpu)
-    parts = (SOURCE.read_text(encoding="utf-8"), said, cpu, sys.platform, " ".join(FLAGS))
+    sources = [path.read_text(encoding="utf-8") for path in (SOURCE, *sorted(SOURCE.parent.glob("*.h")))]
+    parts = (*sources, said, cpu, sys.platform, " ".join(FLAGS))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 

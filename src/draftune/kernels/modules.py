@@ -13,14 +13,16 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 class PackedLinear(nn.Module):
-    """Stands where an nn.Linear stood; takes and gives [M,D] in fp32. It has nothing to train."""
+    """Stands where an nn.Linear stood; takes any float and gives fp32, for decoding alone."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
+        self.weight, self.bias = linear.weight, linear.bias  # for those who read them
         self.matrix = Matrix(linear.weight, linear.bias)
 
-    def forward(self, x_MD: Tensor) -> Tensor:
-        return self.matrix(x_MD)
+    def forward(self, x: Tensor) -> Tensor:
+        """[..,D] to [..,N]."""
+        return self.matrix(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], -1)
 
 
 def with_packed_linears(module: ModuleT) -> ModuleT:

@@ -12,7 +12,7 @@ from torch import Tensor
 from draftune import errors
 from draftune.kernels.build import kernel
 
-LANES, BLOCK = 16, 32  # as in kernel.cpp
+LANES, BLOCK = 16, 32  # as in numbers.h and products.h
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
@@ -24,6 +24,11 @@ def pack(weight_ND: Tensor) -> Tensor:
     library.advise(packed.data_ptr(), packed.numel() * packed.element_size())
     getattr(library, f"pack_{DTYPES[weight_ND.dtype]}")(weight_ND.data_ptr(), columns, depth, packed.data_ptr())
     return packed
+
+
+def padded(vector_N: Tensor) -> Tensor:
+    """A vector in fp32, filled up with zeros to whole blocks, as the kernel reads biases and norms."""
+    return torch.nn.functional.pad(vector_N.detach().float(), (0, -vector_N.numel() % BLOCK)).contiguous()
 
 
 def served(*tensors: Tensor) -> bool:
@@ -49,14 +54,15 @@ class Matrix:
         if self.depth % LANES:
             raise ValueError(f"{self.depth} columns where {LANES} are read at once")
         self._packed = pack(weight_ND.bfloat16())
-        padding = (0, -self.columns % BLOCK)
-        self._bias = None if bias_N is None else torch.nn.functional.pad(bias_N.detach().float(), padding)
+        self._bias = None if bias_N is None else padded(bias_N)
         self._library = _library()
 
     def __call__(self, x_MD: Tensor, *, add_MN: Tensor | None = None, silu: bool = False) -> Tensor:
         """act(x W + b + add) [M,N], act being SiLU or nothing."""
-        x_MD = x_MD.contiguous()
-        add_MN = None if add_MN is None else add_MN.contiguous()
+        if x_MD.dim() != 2 or x_MD.shape[1] != self.depth:
+            raise ValueError(f"{tuple(x_MD.shape)} where [rows, {self.depth}] is read")
+        x_MD = x_MD.float().contiguous()
+        add_MN = None if add_MN is None else add_MN.float().contiguous()
         out_MN = torch.empty(x_MD.shape[0], self.columns)
         self._library.linear_bfloat16(
             self._packed.data_ptr(),

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from draftune.kernels.build import kernel
-from draftune.kernels.products import BLOCK, pack
+from draftune.kernels.products import pack, padded
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
 
 class CRecurrent(ctypes.Structure):
-    """`Recurrent` of kernel.cpp."""
+    """`Recurrent` of handed.h."""
 
     _fields_ = [
         *((name, c_int64) for name in ("table_is_bfloat16", "width", "state", "gates", "inner", "columns")),
@@ -45,7 +45,7 @@ class RecurrentMlp:
         out: tuple[Tensor, Tensor],
     ) -> None:
         self._held: list[Any] = [table_VD.detach().contiguous()]
-        self.columns, self.state, self._cell = out[0].shape[0], from_h[0].shape[1], cell
+        self.columns, self.state = out[0].shape[0], from_h[0].shape[1]
         biased = {"from_x": from_x, "from_h": from_h, "down": down, "out": out}
         places = {name: self._pack(weight) for name, (weight, _) in biased.items()}
         places |= {f"{name}_bias": self._pad(bias) for name, (_, bias) in biased.items()}
@@ -83,5 +83,5 @@ class RecurrentMlp:
         return self._held[-1].data_ptr()
 
     def _pad(self, bias_N: Tensor) -> int:
-        self._held.append(torch.nn.functional.pad(bias_N.detach().float(), (0, -bias_N.numel() % BLOCK)).contiguous())
+        self._held.append(padded(bias_N))
         return self._held[-1].data_ptr()

@@ -17,7 +17,7 @@ TABLE = 256  # positions by which the rotary table grows
 
 
 class CBlock(ctypes.Structure):
-    """`Block` of kernel.cpp."""
+    """`Block` of handed.h."""
 
     _fields_ = [
         *((name, c_int64) for name in ("num_rows", "num_tokens", "capacity", "view")),
@@ -45,10 +45,14 @@ class PackedRunner(BlockRunner):
 
     def _make_room(self, num_rows: int, capacity: int) -> None:
         model = self._packed.model
-        sizes = (model.num_layers, num_rows, self._packed.num_groups, capacity, self._packed.head_width)
+        sizes = (model.num_layers, num_rows, model.groups, capacity, model.head_width)
         self._keys_LBGCE, self._values_LBGCE = (torch.zeros(sizes, dtype=self._packed.dtype) for _ in range(2))
 
     def _read(self, block: Block) -> tuple[Tensor, Tensor]:
+        least, most = (int(one) for one in block.tokens.aminmax())
+        if least < 0 or most >= self._packed.num_embeddings:
+            odd = least if least < 0 else most
+            raise IndexError(f"token {odd} where the model knows 0..{self._packed.num_embeddings - 1}")
         self._grow(block)
         model, (num_rows, num_tokens) = self._packed.model, block.tokens.shape
         tokens_BM, slots_BM, positions_BM = (

@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from draftune.kernels import BLOCK, LANES, pack
+from draftune.kernels import DTYPES, LANES, pack, padded
 from draftune.target import anatomy
 
 if TYPE_CHECKING:
     from draftune.target.target import Target
 
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "phi3"})
-DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16"}
 
 
 class CLayer(ctypes.Structure):
-    """`Layer` of kernel.cpp."""
+    """`Layer` of handed.h."""
 
     _fields_ = [
         *((name, c_void_p) for name in ("norm_before", "qkv", "qkv_bias", "query_norm", "key_norm", "out")),
@@ -32,7 +31,7 @@ class CLayer(ctypes.Structure):
 
 
 class CModel(ctypes.Structure):
-    """`Model` of kernel.cpp."""
+    """`Model` of handed.h."""
 
     _fields_ = [
         *((name, c_int64) for name in ("num_layers", "width", "heads", "groups", "head_width", "rotary", "inner")),
@@ -51,8 +50,7 @@ class Packed:
     kernel: ctypes.CDLL
     model: CModel
     dtype: torch.dtype
-    num_groups: int  # heads of keys and values
-    head_width: int
+    num_embeddings: int  # tokens that can be read
     rotary: Any  # the model's own module from positions to cosine and sine
     held: list[Any]
 
@@ -126,8 +124,7 @@ def make(target: Target, kernel: ctypes.CDLL) -> Packed:
         kernel=kernel,
         model=model,
         dtype=target.dtype,
-        num_groups=config.num_key_value_heads,
-        head_width=head_width,
+        num_embeddings=target.causal.get_input_embeddings().weight.shape[0],
         rotary=body.rotary_emb,
         held=held,
     )
@@ -167,17 +164,15 @@ class _Packer:
 
     def matrix(self, weight_ND: Tensor) -> int:
         """The address of a packed matrix."""
-        packed = pack(weight_ND)
-        self.held.append(packed)
-        return packed.data_ptr()
+        self.held.append(pack(weight_ND))
+        return self.held[-1].data_ptr()
 
     def wide(self, vector_N: Tensor | None) -> int | None:
-        """The address of a vector in fp32, filled up with zeros to whole blocks."""
+        """The address of a vector in fp32, None where there is none."""
         if vector_N is None:
             return None
-        wide_N = torch.nn.functional.pad(vector_N.detach().float(), (0, -vector_N.numel() % BLOCK)).contiguous()
-        self.held.append(wide_N)
-        return wide_N.data_ptr()
+        self.held.append(padded(vector_N))
+        return self.held[-1].data_ptr()
 
     def as_it_is(self, weight: Tensor) -> int:
         """The address of a tensor that the model itself holds."""
