@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from kept import free
 
 from draftune import errors
 
@@ -215,7 +216,7 @@ def write(out: Path, job: Job, work: Path, precisions: list[str]) -> Path:
         "training": json.loads((work / TRAINING).read_text()),
         "reports": found,
     }
-    path = free_path(out, file_name(job, reports[0]))
+    path = free(out, file_name(job, reports[0]), "json")
     out.mkdir(parents=True, exist_ok=True)
     with path.open("x", encoding="utf-8") as file:
         file.write(record.dump(whole) + "\n")
@@ -243,15 +244,6 @@ def file_name(job: Job, report: Any) -> str:
     words = f"{report.date[:10]} {Path(job.model).name} {Path(job.task).name} {mode} {hardware}".lower()
     words = re.sub(r"\((r|tm)\)|@.*?(?= \d+ cores|$)|\bcpu\b|\bprocessor\b", " ", words)
     return re.sub(r"[^a-z0-9.]+", "-", words).strip("-")
-
-
-def free_path(out: Path, name: str) -> Path:
-    """NAME.json, or NAME-2.json and so on where that is taken: results are never overwritten."""
-    path, number = out / f"{name}.json", 1
-    while path.exists():
-        number += 1
-        path = out / f"{name}-{number}.json"
-    return path
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
-"""What a step costs: the packed runner beside the general one, and a recurrent drafter's drafts beside a verify.
+"""What a step costs: the runners beside the floor of their matrix products, drafts beside a verify, a whole round.
 
     python benchmarks/runners.py
 
-Every figure is a median of measurements taken in turns. One JSON of figures is written beside this file. The drafter
-is not trained: its time does not depend on what it learned.
+Every figure is a median of measurements taken in turns. The floor is all matrix products of one forward and nothing
+else, by oneDNN on weights packed once. The drafters are not trained: their time does not depend on what they learned.
+One JSON of figures is written beside this file.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from kept import keep
 
 ROWS = (1, 2, 4, 5, 6, 8, 12)
 CONTEXT, PROMPT = 250, 128  # tokens before the steps, and of the prompt whose reading is timed
 NUM_DRAFTS, VOCABULARY = 4, 3124  # as many tokens as the answers of sql use
+DRAFTERS, FLOORS = ("semiar-rnn", "semiar-gru", "semiar-lstm"), (1, 5)
 
 
 def main(
@@ -27,29 +30,13 @@ def main(
     out: Annotated[Path, typer.Option(help="Where the JSON goes.", file_okay=False)] = Path(__file__).parent,
 ) -> None:
     """Print the medians in milliseconds and the path of the JSON."""
-    from draftune.bench import machine, record
-
     found = {precision: measure(model, precision, turns) for precision in ("bfloat16", "float32")}
     for precision, figures in found.items():
         for name, value in figures.items():
             typer.echo(f"{precision:9} {name:24} {value:8.2f} ms")
-    described = machine.describe("cpu")
-    whole: dict[str, Any] = {
-        "format": 1,
-        "command": machine.command_line(),
-        "date": machine.now(),
-        "git": machine.git_id(),
-        "model": model,
-        "settings": {"context": CONTEXT, "prompt": PROMPT, "num_drafts": NUM_DRAFTS, "vocabulary": VOCABULARY},
-        "turns": turns,
-        "cpu": described.cpu,
-        "num_cores": described.num_cores,
-        "milliseconds": found,
-    }
-    path = out / f"{whole['date'][:10]}-{Path(model).name}-runners.json"
-    with path.open("x", encoding="utf-8") as file:
-        file.write(record.dump(whole) + "\n")
-    typer.echo(path)
+    settings = {"context": CONTEXT, "prompt": PROMPT, "num_drafts": NUM_DRAFTS, "vocabulary": VOCABULARY}
+    figures = {"model": model, "settings": settings, "turns": turns, "milliseconds": found}
+    typer.echo(keep(out, f"{Path(model).name}-runners", figures))
 
 
 def measure(model: str, precision: str, turns: int) -> dict[str, float]:
@@ -60,7 +47,9 @@ def measure(model: str, precision: str, turns: int) -> dict[str, float]:
     actions: dict[str, Callable[[], object]] = {}
     for kind in ("packed", "general"):
         actions |= steps(target.runner(kind), kind) | {f"{kind}, prompt": prompt(target.runner(kind))}
-    return medians(actions | drafts(target), turns)
+    for name in DRAFTERS:
+        actions |= drafts(target, name)
+    return medians(actions | floor(target) | {"round": whole_round(target)}, turns)
 
 
 def steps(runner: Any, kind: str) -> dict[str, Callable[[], object]]:
@@ -83,18 +72,66 @@ def prompt(runner: Any) -> Callable[[], object]:
     return read
 
 
-def drafts(target: Any) -> dict[str, Callable[[], object]]:
+def floor(target: Any) -> dict[str, Callable[[], object]]:
+    """All matrix products of one forward."""
+    import torch
+
+    weights = [target.causal.get_output_embeddings().weight]
+    for layer in target.layers:
+        attention, mlp = layer.self_attn, layer.mlp
+        weights.append(torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight]))
+        weights.append(attention.o_proj.weight)
+        weights.append(torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]))
+        weights.append(mlp.down_proj.weight)
+    found: dict[str, Callable[[], object]] = {}
+    with torch.no_grad():
+        for rows in FLOORS:
+            pairs = []
+            for weight in weights:
+                packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous().to_mkldnn(), rows)
+                pairs.append((torch.randn(rows, weight.shape[1]).to(weight.dtype), packed))
+            found[f"floor, {rows} tokens"] = lambda pairs=pairs: multiply(pairs)
+    return found
+
+
+def multiply(pairs: list[Any]) -> None:
+    """Every product."""
+    import torch
+
+    with torch.inference_mode():
+        for x, packed in pairs:
+            torch.ops.mkldnn._linear_pointwise(x, packed, None, "none", [], "")
+
+
+def whole_round(target: Any) -> Callable[[], object]:
+    """Draft, verify and all else of a round."""
+    from draftune.decode.loop import DecodeConfig, Decoder
+    from draftune.types import Request
+
+    decoder = Decoder(target.runner(), built(target, DRAFTERS[0]), DecodeConfig(num_drafts=NUM_DRAFTS))
+    request = Request(id="0", prompt=tuple(range(1000, 1000 + CONTEXT)), max_new_tokens=1500)
+    return decoder.start([request]).step
+
+
+def built(target: Any, name: str) -> Any:
+    """A drafter over as many tokens as the answers of sql use."""
+    import torch
+
+    from draftune.drafters import table
+    from draftune.drafters.vocabulary import Vocabulary
+
+    vocabulary = Vocabulary(torch.arange(VOCABULARY), target.shape.vocab_size)
+    return table.DRAFTERS.load(name)().build(target.parts(), vocabulary).eval()
+
+
+def drafts(target: Any, name: str) -> dict[str, Callable[[], object]]:
     """The drafts of one round, in torch and by the kernel."""
     import torch
 
-    from draftune.drafters.base import Prefix
-    from draftune.drafters.table import DRAFTERS
-    from draftune.drafters.vocabulary import Vocabulary
+    from draftune.drafters.base import Greedy, Prefix
     from draftune.types import Features
 
-    drafter = DRAFTERS.load("semiar-gru")().build(
-        target.parts(), Vocabulary(torch.arange(VOCABULARY), target.shape.vocab_size)
-    )
+    drafter = built(target, name)
     hidden = torch.randn(1, 1, 1, target.shape.hidden_size).to(target.dtype)
     prefix = Prefix(
         tokens=torch.zeros(1, 1, dtype=torch.int64),
@@ -107,16 +144,11 @@ def drafts(target: Any) -> dict[str, Callable[[], object]]:
     def of(module: Any) -> Callable[[], object]:
         def draft() -> None:
             with torch.inference_mode():
-                module.propose(module.begin(prefix), budget, greedy)
+                module.propose(module.begin(prefix), budget, Greedy())
 
         return draft
 
-    return {"drafts, torch": of(drafter.eval()), "drafts, kernel": of(drafter.eval().ready())}
-
-
-def greedy(logits_BV: Any, drafted_BK: Any, ids_V: Any) -> tuple[Any, None]:
-    """A sampler."""
-    return ids_V[logits_BV.argmax(dim=-1)], None
+    return {f"drafts of {name}, torch": of(drafter), f"drafts of {name}, kernel": of(drafter.ready())}
 
 
 def medians(actions: Mapping[str, Callable[[], object]], turns: int) -> dict[str, float]:

@@ -11,15 +11,16 @@ In comments p is the target's distribution and q the drafter's.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 Role = Literal["system", "user", "assistant"]
 FinishReason = Literal["stop", "length"]
-RunnerKind = Literal["auto", "general", "packed"]  # how the target is read: the fast way where it has one
+RunnerKind = Literal["auto", "general", "graphs", "packed"]  # how the target is read: the fast way where it has one
 Rule = Literal["auto", "match", "rejection"]  # how drafts are judged
 
 
@@ -83,6 +84,10 @@ class Draft:
     num_drafted: Tensor  # [B] int64, 0..K
     probs: Tensor | None = None  # [B,K,V'] fp32: the very q each token was drawn from; None = a point mass
     ids: Tensor | None = None  # [V'] int64: full-vocabulary id of each column of probs; None = V' is V
+
+    def to(self, device: torch.device) -> Draft:
+        """The same on a device; itself where it is there already."""
+        return replace(self, **{name: None if one is None else one.to(device) for name, one in vars(self).items()})
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,8 @@ SCRIPT = ROOT / "benchmarks" / "main_job.py"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
+    if str(SCRIPT.parent) not in sys.path:
+        sys.path.append(str(SCRIPT.parent))  # the scripts share kept.py
     spec = importlib.util.spec_from_file_location("main_job", SCRIPT)
     assert spec is not None
     assert spec.loader is not None

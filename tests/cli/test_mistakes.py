@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from draftune.cli import app
+from draftune.drafters.table import DRAFTERS
 from tests.cli.conftest import Said, draftune, tune
 
-KNOWN = "known are lookup, medusa, semiar-fixed, semiar-gru, semiar-lstm, semiar-rnn, semiar-state"
+KNOWN = "known are " + ", ".join(sorted(DRAFTERS.entries()))
 
 
 def tells(said: Said, sentence: str) -> None:

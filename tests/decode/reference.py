@@ -61,6 +61,7 @@ class Helped(Drafter):
         def helped(logits_BV: Tensor, drafted_BK: Tensor, ids_V: Tensor | None):
             return sampler(self._help(logits_BV, drafted_BK.tolist(), ids_V, state), drafted_BK, ids_V)
 
+        helped.greedy = False  # the drafter's own largest logit will not do
         draft = self.inner.propose(state.inner, budget_B, helped)
         return draft if self.inner.trainable else self._copy(state, budget_B, draft)
 

@@ -12,7 +12,6 @@ from draftune.decode.walk import walk
 from draftune.drafters.base import DraftBatch, Drafter, Windows
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
-from draftune.target.base import FINAL
 from draftune.target.tiny import tiny
 from draftune.types import Request
 from tests.decode.reference import plain
@@ -65,10 +64,10 @@ def test_walk_equals_decoding(name: str, finish: str) -> None:
     tokens = torch.tensor([[*request.prompt, *text]])
     learned = torch.arange(tokens.shape[1])[None] >= len(request.prompt)
     lengths = torch.tensor([tokens.shape[1]])
-    with torch.no_grad():
-        features = target.hidden(tokens, lengths, (FINAL,))
-    batch = DraftBatch(tokens=tokens, learned=learned, lengths=lengths, features=features)
     drafter = DRAFTERS.load(name)().build(target.parts(), Vocabulary.full(64))
+    with torch.no_grad():
+        features = target.hidden(tokens, lengths, drafter.taps)
+    batch = DraftBatch(tokens=tokens, learned=learned, lengths=lengths, features=features)
     overfit(drafter, batch)
     agreement = Agreement()
     drafter.loss(batch, agreement)

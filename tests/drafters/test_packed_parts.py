@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 from torch import nn
 
 from draftune import config as configs
 from draftune import kernels
-from draftune.drafters.base import Prefix
+from draftune.drafters.base import Greedy, Prefix
 from draftune.drafters.compose import ComposedDrafter
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
+from draftune.kernels import build
 from draftune.target.tiny import tiny
 from draftune.types import Features
 
-pytestmark = pytest.mark.skipif(not kernels.served(), reason="no C++ compiler is here")
+pytestmark = pytest.mark.skipif(
+    not any(shutil.which(name) for name in build.COMPILERS), reason="no C++ compiler is here"
+)
 NAMES = [name for name in DRAFTERS.entries() if name != "lookup"]
 MIXED = [
     "semiar-gru head.kind=target",
@@ -35,22 +40,27 @@ def built(name: str, dtype: str = "float32") -> ComposedDrafter:
     return drafter
 
 
-def guessed(drafter: ComposedDrafter, num_rows: int, first: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens [B,K] and logits [B,K,V'] of a round of some of 20 rows, in which a fixed token is always drawn."""
+def begun(drafter: ComposedDrafter, num_rows: int, first: int = 0) -> Prefix:
+    """What is verified of some of 20 rows."""
     dice = torch.Generator().manual_seed(1)
-    hidden = torch.randn(20, 4, 1, 32, generator=dice)[first : first + num_rows]
-    prefix = Prefix(
+    hidden = torch.randn(20, 4, len(drafter.taps), 32, generator=dice)[first : first + num_rows]
+    return Prefix(
         tokens=torch.zeros(num_rows, 4, dtype=torch.int64),
         lengths=torch.full((num_rows,), 4),
-        features=Features(ids=("",) * num_rows, hidden=hidden, taps=(-1,)),
+        features=Features(ids=("",) * num_rows, hidden=hidden, taps=drafter.taps),
         anchor=torch.randint(3, 40, (20,), generator=dice)[first : first + num_rows],
     )
-    heard = []
+
+
+def guessed(drafter: ComposedDrafter, num_rows: int, first: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Tokens [B,K] and logits [B,K,V'] of a round of those rows, in which a fixed token is always drawn."""
+    prefix, heard = begun(drafter, num_rows, first), []
 
     def sampler(logits_BV, drafted_BK, ids_V):
         heard.append(logits_BV)
         return torch.full((num_rows,), 3 + drafted_BK.shape[1]), None
 
+    sampler.greedy = False
     draft = drafter.propose(drafter.begin(prefix), torch.full((num_rows,), 4), sampler)
     return draft.tokens, torch.stack(heard, dim=1)
 
@@ -66,6 +76,24 @@ def test_a_ready_drafter_guesses_the_same(name: str, num_rows: int) -> None:
     assert torch.equal(tokens, same)
     assert (met - wanted).abs().mean() < 0.02 * wanted.abs().mean()
     assert ready.max_drafts == drafter.max_drafts
+
+
+class Watched(Greedy):
+    """Takes the largest logit, and is to be asked for every draft."""
+
+    greedy = False
+
+
+@pytest.mark.parametrize("num_rows", [1, 5])
+@pytest.mark.parametrize("name", ["semiar-rnn", "semiar-lstm", "semiar-gru", "semiar-fused"])
+@torch.inference_mode()
+def test_a_greedy_round_in_one_call_drafts_what_single_steps_draft(name: str, num_rows: int) -> None:
+    ready = built(name).ready()
+    prefix, budget_B = begun(ready, num_rows), torch.arange(8, 8 - num_rows, -1)
+    drafts = [ready.propose(ready.begin(prefix), budget_B, sampler) for sampler in (Greedy(), Watched())]
+    assert torch.equal(drafts[0].tokens, drafts[1].tokens)
+    assert torch.equal(drafts[0].num_drafted, budget_B)
+    assert num_rows == 1 or len(drafts[0].tokens.unique()) > 1
 
 
 @torch.inference_mode()

@@ -5,10 +5,19 @@ from __future__ import annotations
 import pytest
 import torch
 
-from draftune.drafters.recent import Fixed, Nothing, Recent, Recurrent, State
+from draftune.drafters.recent import Attention, Concat, Fixed, Newest, Nothing, Recent, Recurrent, State
 from draftune.target.base import TargetShape
 
 SHAPE = TargetShape(vocab_size=20, hidden_size=12, num_layers=2, max_length=64)
+
+
+def lively(part: Recent) -> Recent:
+    """The part with random weights where it starts with zeros."""
+    for weight in part.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    return part
+
+
 RECENTS = {
     "nothing": lambda: Nothing(Nothing.Config(), SHAPE),
     "rnn": lambda: Recurrent(Recurrent.Config(cell="rnn", width=7), SHAPE),
@@ -16,6 +25,10 @@ RECENTS = {
     "lstm": lambda: Recurrent(Recurrent.Config(cell="lstm", width=9), SHAPE),
     "state": lambda: State(State.Config(), SHAPE),
     "fixed": lambda: Fixed(Fixed.Config(heads=4), SHAPE),
+    "attention": lambda: Attention(Fixed.Config(heads=4), SHAPE),
+    "attention, short window": lambda: Attention(Fixed.Config(heads=4, window=2), SHAPE),
+    "concat": lambda: lively(Concat(Concat.Config(num_drafts=6), SHAPE)),
+    "newest": lambda: Newest(Newest.Config(rank=5), SHAPE),
     "fixed, short window": lambda: Fixed(Fixed.Config(heads=4, window=2), SHAPE),
 }
 
@@ -30,7 +43,7 @@ def test_step_equals_unroll(name: str) -> None:
     assert torch.allclose(unrolled, stepped, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["rnn", "gru", "lstm", "state", "fixed"])
+@pytest.mark.parametrize("name", ["rnn", "gru", "lstm", "state", "fixed", "attention", "concat"])
 def test_the_summary_depends_on_every_recent_token_and_on_no_later_one(name: str) -> None:
     torch.manual_seed(0)
     part = RECENTS[name]().double()

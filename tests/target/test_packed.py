@@ -150,8 +150,29 @@ def test_weights_that_changed_are_packed_again() -> None:
     torch.testing.assert_close(after, _first(target, "general"), rtol=1e-4, atol=1e-4)
 
 
-def _first(target: Target, kind: str = "auto") -> Tensor:
-    runner = target.runner(kind)
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("name", ["llama", "phi3"])
+def test_a_model_that_gave_up_its_weights_is_read_by_the_packed_runner_alone(name: str, late: bool) -> None:
+    target, known_as = model(name), model(name).fingerprint()
+    before = _first(model(name))
+    held = _held(target)
+    if late:
+        target.runner()
+    torch.testing.assert_close(_first(target, release=True), before, rtol=0, atol=0)
+    torch.testing.assert_close(_first(target), before, rtol=0, atol=0)
+    assert target.released
+    assert _held(target) < held / 2
+    assert target.fingerprint() == known_as
+    with pytest.raises(errors.TargetError, match="its weights were given up to the packed one"):
+        target.runner("general")
+
+
+def _held(target: Target) -> int:
+    return sum(weight.numel() for weight in target.layers.parameters())
+
+
+def _first(target: Target, kind: str = "auto", *, release: bool = False) -> Tensor:
+    runner = target.runner(kind, release=release)
     runner.open(1, 8, ())
     return runner.prefill([[4, 5, 6]]).logits
 

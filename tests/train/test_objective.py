@@ -1,4 +1,4 @@
-"""Cross-entropy as the formula says it, and agreement walked as decoding would."""
+"""Cross-entropy and distillation as the formula says it, and agreement walked as decoding would."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ import math
 import pytest
 import torch
 
-from draftune.drafters.base import Windows
-from draftune.train.objective import Agreement, CrossEntropy
+from draftune.drafters.base import DraftBatch, Windows
+from draftune.drafters.vocabulary import Vocabulary
+from draftune.drafters.windows import windows
+from draftune.target.base import FINAL
+from draftune.train.objective import Agreement, CrossEntropy, Distillation, Teacher
+from draftune.types import Features
 
 # Two drafts over V' = {3 columns}; labels -1 lie outside it. Two rows: windows 0 and 1 of row 0, window 2 of row 1.
 WINDOWS = Windows(
@@ -76,3 +80,50 @@ def test_agreement_is_walked_row_by_row() -> None:
     assert (tally.num_rounds, tally.num_accepted, tally.num_emitted) == (2, 1, 3)
     assert tally.histogram == (1, 1, 0)
     assert agreement.metrics() == {"agreement_1": (2.0, 3.0), "agreement_2": (1.0, 2.0)}
+
+
+def heard(tokens: list[list[int]], learned: list[list[bool]], width: int = 4) -> DraftBatch:
+    """A batch whose hidden states are random."""
+    hidden = torch.randn(len(tokens), len(tokens[0]), 1, width, generator=torch.Generator().manual_seed(0))
+    ids = tuple(str(row) for row in range(len(tokens)))
+    return DraftBatch(
+        tokens=torch.tensor(tokens),
+        learned=torch.tensor(learned),
+        lengths=torch.tensor([sum(one) + 1 for one in learned]),
+        features=Features(ids=ids, hidden=hidden, taps=(FINAL,)),
+    )
+
+
+BATCH = heard(
+    [[9, 1, 2, 3, 4, 5], [9, 2, 2, 1, 0, 0]],
+    [[False, True, True, True, True, True], [False, True, True, True, False, False]],
+)
+MATRIX = torch.randn(4, 6, generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("hard", [False, True])
+def test_distillation_is_the_cross_entropy_from_what_the_target_says_there(hard: bool) -> None:
+    spots = windows(BATCH, 2, Vocabulary.full(6))
+    teacher = Teacher(BATCH, lambda hidden_PD: hidden_PD @ MATRIX)
+    objective = Distillation(2, 0.5, teacher, hard=hard)
+    for offset, weight in ((1, 2 / 3), (2, 1 / 3)):
+        drafted = torch.randn(len(spots.row), 6, generator=torch.Generator().manual_seed(offset))
+        wanted, agreed = [], 0
+        for n, (row, position) in enumerate(zip(spots.row.tolist(), spots.position.tolist(), strict=True)):
+            if not spots.counted[n, offset - 1]:
+                continue
+            said = BATCH.features.hidden[row, position + offset, 0] @ MATRIX
+            p = torch.softmax(said, -1) if not hard else torch.nn.functional.one_hot(said.argmax(), 6).float()
+            wanted.append(float(-(p * torch.log_softmax(drafted[n], -1)).sum()))
+            agreed += int(said.argmax() == drafted[n].argmax())
+        assert float(objective(offset, drafted, spots)) == pytest.approx(weight * sum(wanted) / len(wanted), rel=1e-5)
+        assert objective.metrics()[f"agreement_{offset}"] == (agreed, len(wanted))
+
+
+def test_a_drafter_that_says_what_the_target_says_has_the_least_loss() -> None:
+    spots = windows(BATCH, 1, Vocabulary.full(6))
+    teacher = Teacher(BATCH, lambda hidden_PD: hidden_PD @ MATRIX)
+    logits_NV = teacher(1, spots).clone().requires_grad_()
+    Distillation(1, 0.8, teacher)(1, logits_NV, spots).backward()
+    assert logits_NV.grad is not None
+    assert logits_NV.grad.abs().max() < 1e-6

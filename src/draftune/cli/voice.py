@@ -93,7 +93,7 @@ def open_voice(folder: Path, manner: Manner, *, dtype: str, device: str, base: s
     kind = runner_kind(manner.runner)
     config = configs.make(DecodeConfig, settings, doing="reading the decoding settings")
     bundle = open_bundle(folder, drafter=manner.drafter, dtype=dtype, device=device, base=base)
-    reader, detokenize = bundle.target.runner(kind), detokenizer(bundle.target)
+    reader, detokenize = bundle.target.runner(kind, release=True), detokenizer(bundle.target)
     if not bundle.drafters:
         return Voice(target=bundle.target, decoder=PlainDecoder(reader, detokenize), drafter=NO_DRAFTER)
     [(name, module)] = bundle.drafters.items()

@@ -13,7 +13,7 @@ from draftune.decode.cost import Costs
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
 from draftune.decode.plan import Plan
-from draftune.drafters.base import Drafter, Prefix
+from draftune.drafters.base import Drafter, Greedy, Prefix
 from draftune.target.base import Runner
 from draftune.types import Request
 
@@ -85,18 +85,10 @@ def _draft(runner: Runner, drafter: Drafter, prompts_BT: torch.Tensor, widths: S
     state = drafter.begin(
         Prefix(tokens=tokens_BT, lengths=lengths_B, features=features, anchor=tokens_BT[:, 0].clone())
     )
-    budgets = [torch.full((num_rows,), width, device=runner.device) for width in widths]
+    budgets = [torch.full((num_rows,), width) for width in widths]
     return _medians(
-        [lambda budget=budget: drafter.propose(state, budget, _largest) for budget in budgets], runner.device
+        [lambda budget=budget: drafter.propose(state, budget, Greedy()) for budget in budgets], runner.device
     )
-
-
-def _largest(
-    logits_BV: torch.Tensor, drafted_BK: torch.Tensor, ids_V: torch.Tensor | None
-) -> tuple[torch.Tensor, None]:
-    """A greedy sampler."""
-    column_B = logits_BV.argmax(dim=-1)
-    return (column_B if ids_V is None else ids_V[column_B]), None
 
 
 def _medians(actions: Sequence[Callable[[], object]], device: torch.device) -> list[float]:

@@ -52,13 +52,7 @@ class Judge:
     def _moved(self, logits_BMV: Tensor, index_B: Tensor, draft: Draft) -> tuple[Tensor, Tensor, Draft]:
         if index_B.device == self.key_B.device:
             return logits_BMV, index_B, draft
-        moved = Draft(
-            tokens=draft.tokens.to(self.place),
-            num_drafted=draft.num_drafted.to(self.place),
-            probs=None if draft.probs is None else draft.probs.to(self.place),
-            ids=None if draft.ids is None else draft.ids.to(self.place),
-        )
-        return logits_BMV.to(self.place), index_B.to(self.place), moved
+        return logits_BMV.to(self.place), index_B.to(self.place), draft.to(self.place)
 
     def _sampled(self, logits_BMV: Tensor, draft: Draft, index_B: Tensor, round_number: int) -> Verdict:
         index_BM = index_B[:, None] + torch.arange(logits_BMV.shape[1], device=index_B.device)
@@ -87,6 +81,7 @@ class RoundSampler:
 
     def __init__(self, judge: Judge, index_B: Tensor, round_number: int) -> None:
         self._judge, self._index_B, self._round = judge, index_B, round_number
+        self.greedy = judge.greedy
 
     def __call__(self, logits_BV: Tensor, drafted_BK: Tensor, ids_V: Tensor | None) -> tuple[Tensor, Tensor | None]:
         judge, offset, device = self._judge, drafted_BK.shape[1], logits_BV.device

@@ -112,17 +112,19 @@ class Session:
             index_B = self._indices()
             with clock.phase("draft"):
                 sampler = self._judge.sampler(index_B, self._round)
-                draft = decoder.drafter.propose(self._state, self._budgets(), sampler)
+                draft = decoder.drafter.propose(self._state, self._budgets(), sampler).to(runner.device)
             with clock.phase("verify"):
                 step = runner.forward(torch.cat([self._anchor_B[:, None], draft.tokens], dim=1))
             verdict = self._judge.judge(step.logits, draft, index_B, self._round)
-            runner.commit((verdict.num_accepted + 1) * self._active())
             with clock.phase("draft"):
                 self._state = decoder.drafter.observe(self._state, draft, verdict, step.features)
             self._anchor_B = verdict.next_token
             if decoder.observer:
                 decoder.observer(self._round, step.features, draft, verdict)
-            return self._emit(*_blocks(draft, verdict))
+            blocks, accepted, drafted = _blocks(draft, verdict)
+            counts = zip(self._rows, accepted, strict=True)
+            runner.commit(torch.tensor([0 if row.finish_reason else count + 1 for row, count in counts]))
+            return self._emit(blocks, accepted, drafted)
 
     def _prefill(self, requests: Sequence[Request]) -> Step:
         runner, decoder = self._decoder.runner, self._decoder
@@ -144,18 +146,14 @@ class Session:
 
     def _indices(self) -> Tensor:
         """[B] the emitted index of the next token of each row."""
-        return torch.tensor([row.num_emitted for row in self._rows], device=self._decoder.runner.device)
+        indices = torch.tensor([row.num_emitted for row in self._rows])
+        return indices.to(self._decoder.runner.device, non_blocking=True)
 
     def _budgets(self) -> Tensor:
-        """[B] drafts a row may use: one token of its limit is always the target's."""
+        """[B] on the host: drafts a row may use. One token of its limit is always the target's."""
         most, plan = self._decoder.config.num_drafts, self._decoder.plan
         most = most if plan is None else min(most, plan.num_drafts)
-        budgets = [max(0, min(most, row.num_left - 1)) for row in self._rows]
-        return torch.tensor(budgets, device=self._decoder.runner.device)
-
-    def _active(self) -> Tensor:
-        active = [int(not row.finish_reason) for row in self._rows]
-        return torch.tensor(active, device=self._decoder.runner.device)
+        return torch.tensor([max(0, min(most, row.num_left - 1)) for row in self._rows])
 
 
 def _prefix(requests: Sequence[Request], features: Features, anchor_B: Tensor) -> Prefix:
@@ -169,6 +167,7 @@ def _prefix(requests: Sequence[Request], features: Features, anchor_B: Tensor) -
 
 def _blocks(draft: Draft, verdict: Verdict) -> tuple[list[list[int]], list[int], list[int]]:
     """Emitted tokens, accepted and drafted counts of each row: the only wait for the device in a round."""
-    accepted, anchors = verdict.num_accepted.tolist(), verdict.next_token.tolist()
-    rows = zip(draft.tokens.tolist(), accepted, anchors, strict=True)
-    return [[*tokens[:count], anchor] for tokens, count, anchor in rows], accepted, draft.num_drafted.tolist()
+    counts_B3 = torch.stack([verdict.num_accepted, verdict.next_token, draft.num_drafted], dim=1)
+    told = torch.cat([counts_B3, draft.tokens], dim=1).tolist()
+    blocks = [[*tokens[:accepted], anchor] for accepted, anchor, _, *tokens in told]
+    return blocks, [row[0] for row in told], [row[2] for row in told]

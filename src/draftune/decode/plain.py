@@ -57,7 +57,7 @@ class PlainDecoder:
                 if any(active):
                     with self.clock.phase("verify"):
                         logits_BV = runner.forward(token_B[:, None]).logits[:, -1]
-                    runner.commit(torch.tensor(active, device=runner.device))
+                    runner.commit(torch.tensor(active))
             yield emitted
             if not any(active):
                 return

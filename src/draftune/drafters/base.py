@@ -16,6 +16,9 @@ from draftune.types import Draft, Features, Verdict
 class Sampler(Protocol):
     """Draws one draft token a row; handed in by the loop, so that noise and temperature live in one place."""
 
+    greedy: bool
+    """True: it takes the largest logit, whatever was drafted before, so a drafter may take that itself."""
+
     def __call__(self, logits_BV: Tensor, drafted_BK: Tensor, ids_V: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """The token drawn [B] (full-vocabulary ids) and the distribution q it was drawn from [B,V'] fp32.
 
@@ -23,6 +26,16 @@ class Sampler(Protocol):
         `ids_V` names the columns of the logits (None: the whole vocabulary). q is None for a point mass.
         """
         ...
+
+
+class Greedy:
+    """The sampler without temperature."""
+
+    greedy = True
+
+    def __call__(self, logits_BV: Tensor, drafted_BK: Tensor, ids_V: Tensor | None) -> tuple[Tensor, None]:
+        column_B = logits_BV.argmax(dim=-1)
+        return (column_B if ids_V is None else ids_V[column_B]), None
 
 
 class Objective(Protocol):
@@ -114,7 +127,10 @@ class Drafter(nn.Module, ABC):
 
     @abstractmethod
     def propose(self, state: Any, budget_B: Tensor, sampler: Sampler) -> Draft:
-        """At most `budget_B` drafts a row, K = max(budget_B) columns; a budget of 0 drafts nothing."""
+        """At most `budget_B` drafts a row, K = max(budget_B) columns; a budget of 0 drafts nothing.
+
+        The budgets lie on the host, so that reading them waits for no device; the draft may lie anywhere.
+        """
 
     @abstractmethod
     def observe(self, state: Any, draft: Draft, verdict: Verdict, features: Features) -> Any:

@@ -22,10 +22,10 @@ from draftune.drafters.table import CONTEXTS, HEADS, RECENTS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.drafters.windows import windows
 from draftune.registry import Registry
-from draftune.target.base import FINAL, TargetParts
+from draftune.target.base import TargetParts
 from draftune.types import Draft, Features, Verdict
 
-NUM_DRAFTS = "num_drafts"  # what a context with one block for each offset calls its K
+NUM_DRAFTS = "num_drafts"  # what a part with weights for each offset calls its K
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,17 +70,23 @@ class ComposedConfig(Config):
         """With one context for each of K offsets, where the context has one for each and its settings do not say."""
         for part, table in ((self.context, CONTEXTS), (self.recent, RECENTS), (self.head, HEADS)):
             part.config(table)
-        known = {one.name for one in fields(CONTEXTS.load(self.context.kind).Config)}
-        if NUM_DRAFTS not in known or NUM_DRAFTS in self.context.settings:
-            return self
-        return replace(self, context=replace(self.context, settings={**self.context.settings, NUM_DRAFTS: num_drafts}))
+        context, recent = _sized(self.context, CONTEXTS, num_drafts), _sized(self.recent, RECENTS, num_drafts)
+        return replace(self, context=context, recent=recent)
+
+
+def _sized(part: Part, table: Registry, num_drafts: int) -> Part:
+    """The part for K drafts, where it has weights for each offset and its settings do not say how many."""
+    known = {one.name for one in fields(table.load(part.kind).Config)}
+    if NUM_DRAFTS not in known or NUM_DRAFTS in part.settings:
+        return part
+    return replace(part, settings={**part.settings, NUM_DRAFTS: num_drafts})
 
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What a row carries from round to round: the newest verified hidden state and the token after it."""
+    """What a row carries from round to round: the newest verified hidden states and the token after it."""
 
-    hidden: Tensor  # [B,D]: h_t
+    hidden: Tensor  # [B,L*D]: h_t of the tapped layers, side by side
     anchor: Tensor  # [B] int64: x_{t+1}
 
 
@@ -92,6 +98,7 @@ class ComposedDrafter(Drafter):
     ) -> None:
         super().__init__()
         self.context, self.recent, self.head, self.vocabulary = context, recent, head, vocabulary
+        self.taps = context.taps
         self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
         self._rows: Callable[[Tensor], Tensor] | None = None  # a faster way to look up what is lent
         self._fused: FusedStep | None = None
@@ -101,7 +108,8 @@ class ComposedDrafter(Drafter):
 
     @property
     def max_drafts(self) -> int | None:
-        return self.context.max_drafts
+        most = [part.max_drafts for part in (self.context, self.recent) if part.max_drafts is not None]
+        return min(most, default=None)
 
     def ready(self) -> ComposedDrafter:
         if not kernels.served(*self.parameters()):
@@ -119,18 +127,22 @@ class ComposedDrafter(Drafter):
 
     def begin(self, prefix: Prefix) -> State:
         last_B = prefix.lengths - 1
-        hidden_BTD = prefix.features.tap(FINAL)
-        return State(hidden=hidden_BTD[torch.arange(len(last_B)), last_B], anchor=prefix.anchor)
+        hidden_BLD = prefix.features.hidden[torch.arange(len(last_B)), last_B]
+        return State(hidden=hidden_BLD.flatten(1), anchor=prefix.anchor)
 
     def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
         drafted_BK, probs, num_drafts = state.anchor[:, None][:, :0], [], int(budget_B.max())
+        ids_V = self.vocabulary.columns_or_none
+        if self._fused is not None and sampler.greedy:
+            tokens_BK = self._fused.draft(state.hidden, state.anchor, num_drafts, ids_V)
+            return Draft(tokens=tokens_BK, num_drafted=budget_B, ids=ids_V)
         token_B, say = state.anchor, self._start(state.hidden, num_drafts)
         for offset in range(num_drafts):
-            token_B, q_BV = sampler(say(offset, token_B), drafted_BK, self.vocabulary.columns_or_none)
+            token_B, q_BV = sampler(say(offset, token_B), drafted_BK, ids_V)
             drafted_BK = torch.cat([drafted_BK, token_B[:, None]], dim=1)
             probs.append(q_BV)
         q_BKV = torch.stack(probs, dim=1) if probs and probs[0] is not None else None
-        return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=self.vocabulary.columns_or_none)
+        return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=ids_V)
 
     def _start(self, hidden_BD: Tensor, num_drafts: int) -> Callable[[int, Tensor], Tensor]:
         """One round: a function from offset and newest token [B] to logits [B,V'], to be called offset by offset."""
@@ -159,11 +171,13 @@ class ComposedDrafter(Drafter):
 
     def observe(self, state: State, draft: Draft, verdict: Verdict, features: Features) -> State:
         rows = torch.arange(len(verdict.num_accepted))
-        return State(hidden=features.tap(FINAL)[rows, verdict.num_accepted], anchor=verdict.next_token)
+        hidden_BLD = features.hidden[rows, verdict.num_accepted]
+        return State(hidden=hidden_BLD.flatten(1), anchor=verdict.next_token)
 
     def loss(self, batch: DraftBatch, objective: Objective) -> Tensor:
         spots = windows(batch, objective.num_drafts, self.vocabulary)
-        contexts = self.context(self._cast(batch.features.tap(FINAL)[spots.row, spots.position])).unbind(1)
+        hidden_NLD = batch.features.hidden[spots.row, spots.position]
+        contexts = self.context(self._cast(hidden_NLD.flatten(1))).unbind(1)
         summaries_NKD = self.recent.unroll(contexts[0], self._embed(spots.tokens[:, :-1]))
         total = contexts[0].new_zeros(())
         for offset in range(objective.num_drafts):

@@ -1,4 +1,4 @@
-"""Contexts: what the drafter keeps of the target's last hidden state, once a round."""
+"""Contexts: what the drafter keeps of the target's hidden states at the last verified token, once a round."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from draftune import config as configs
-from draftune import kernels
-from draftune.target.base import TargetShape
+from draftune import errors, kernels
+from draftune.drafters.recent import normalize
+from draftune.target.base import FINAL, TargetShape
 
 
 class Context(nn.Module):
-    """encode(h_t [B,D]) -> [B,1|K,D]: one context for all draft offsets, or one for each.
+    """encode(h_t [B,L*D]) -> [B,1|K,D]: one context for all draft offsets, or one for each.
 
-    `max_drafts` is the largest K it can serve; None means any.
+    `taps` are the layers heard, side by side in what comes in: the final-norm output alone unless a context says
+    otherwise. `max_drafts` is the largest K it can serve; None means any.
     """
 
+    taps: tuple[int, ...] = (FINAL,)
     max_drafts: int | None = None
 
-    def forward(self, hidden_BD: Tensor) -> Tensor:
+    def forward(self, hidden_BX: Tensor) -> Tensor:
         raise NotImplementedError
 
     def packed(self) -> Context:
@@ -68,6 +71,38 @@ class Residual(Context):
 
     def packed(self) -> Context:
         return _PackedResidual(self)
+
+
+class Fused(Context):
+    """h_t moved by what several layers knew: h + W [norm(tap_1); ..; norm(h)], the identity at the start.
+
+    The last layer has narrowed down to the next token; layers before it know more of what comes later.
+    Source: Li et al. 2025, EAGLE-3, section 3.1 (fusing low, middle and high layers).
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        depths: tuple[float, ...] = (0.33, 0.67)  # of the tapped layers, as shares of the model's depth
+
+        def __post_init__(self) -> None:
+            odd = next((depth for depth in self.depths if not 0 <= depth <= 1), None)
+            if odd is not None or len(set(self.depths)) != len(self.depths):
+                met = f"depths {', '.join(map(str, self.depths))}"
+                raise errors.ConfigError(
+                    doing="building a fused context", met=met, todo="give different shares between 0 and 1"
+                )
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        layers = [round(depth * (shape.num_layers - 1)) for depth in config.depths]
+        self.taps = (*dict.fromkeys(layers), FINAL)
+        self.mix = nn.Linear(len(self.taps) * shape.hidden_size, shape.hidden_size)
+        nn.init.zeros_(self.mix.weight)
+        nn.init.zeros_(self.mix.bias)
+
+    def forward(self, hidden_BX: Tensor) -> Tensor:
+        hidden_BLD = hidden_BX.unflatten(-1, (len(self.taps), -1))
+        return (hidden_BLD[:, -1] + self.mix(normalize(hidden_BLD).flatten(1)))[:, None]
 
 
 class _PackedResidual(Context):

@@ -47,6 +47,14 @@ class FusedStep:
 
     def start(self, hidden_BD: Tensor) -> Callable[[int, Tensor], Tensor]:
         """One round: a function from offset and newest token [B] to logits [B,V'], to be called offset by offset."""
-        context_BD = self._context(hidden_BD.float())[:, 0].contiguous()
-        part_BI, memory = self._of_context(normalize(context_BD)), self._net.start(len(context_BD))
+        context_BD, part_BI = self._once(hidden_BD)
+        memory = self._net.start(len(context_BD))
         return lambda _, token_B: self._net.step(memory, token_B.contiguous(), context_BD, part_BI)
+
+    def draft(self, hidden_BD: Tensor, anchor_B: Tensor, num_drafts: int, ids_V: Tensor | None) -> Tensor:
+        """The most likely tokens [B,K] of a whole round."""
+        return self._net.draft(anchor_B.contiguous(), *self._once(hidden_BD), num_drafts, ids_V)
+
+    def _once(self, hidden_BD: Tensor) -> tuple[Tensor, Tensor]:
+        context_BD = self._context(hidden_BD.float())[:, 0].contiguous()
+        return context_BD, self._of_context(normalize(context_BD))

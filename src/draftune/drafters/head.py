@@ -65,6 +65,64 @@ class _PackedTargetHead(Head):
         return self.out(summary_NW if summary_NW.shape[-1] else context_ND)
 
 
+class MarkovHead(Head):
+    """The target's own LM head on the context, plus a bias of low rank in logit space that the summary decides."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        pass
+
+    def __init__(self, config: Config, parts: TargetParts, vocabulary: Vocabulary, summary_width: int) -> None:
+        super().__init__()
+        self.target = TargetHead(TargetHead.Config(), parts, vocabulary, 0)
+        self.bias = nn.Linear(summary_width, vocabulary.size)
+        nn.init.zeros_(self.bias.weight)
+        nn.init.zeros_(self.bias.bias)
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        return self.target(context_ND, summary_NW[:, :0]) + self.bias(summary_NW)
+
+    def packed(self) -> Head:
+        twin = kernels.with_packed_linears(self)
+        twin.target = self.target.packed()
+        return twin
+
+
+class ResidualHead(Head):
+    """Residual blocks on [h; s], then a matrix whose half for h starts as LM-head rows.
+
+    Source: Cheng et al. 2024, ReDrafter (recurrent drafter), section 3.1.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        blocks: int = 2
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a residual head", blocks=1)
+
+    def __init__(self, config: Config, parts: TargetParts, vocabulary: Vocabulary, summary_width: int) -> None:
+        super().__init__()
+        hidden_size = parts.shape.hidden_size
+        width = hidden_size + summary_width
+        self.blocks = nn.ModuleList(nn.Linear(width, width) for _ in range(config.blocks))
+        rows_VD, bias_V = lent_rows(parts, vocabulary)
+        self.out = nn.Linear(width, vocabulary.size)
+        with torch.no_grad():
+            for block in self.blocks:
+                block.weight.zero_()  # type: ignore[operator]
+                block.bias.zero_()  # type: ignore[operator]
+            self.out.weight[:, :hidden_size].copy_(rows_VD)
+            self.out.weight[:, hidden_size:].zero_()
+            self.out.bias.copy_(bias_V) if bias_V is not None else self.out.bias.zero_()
+
+    def forward(self, context_ND: Tensor, summary_NW: Tensor) -> Tensor:
+        x_NX = torch.cat([context_ND, summary_NW], dim=-1)
+        for block in self.blocks:
+            x_NX = x_NX + F.silu(block(x_NX))
+        return self.out(x_NX)
+
+
 class MlpHead(Head):
     """MLP([h; s]) shared over the offsets: h + W_2 SiLU(W_1 [norm(h); s]), then a matrix that starts as LM-head rows.
 

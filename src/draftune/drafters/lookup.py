@@ -59,7 +59,7 @@ class Lookup(Drafter):
         for row, guess in zip(tokens_BK, found, strict=True):
             row[: len(guess)] = torch.tensor(guess, dtype=torch.int64)
         num_drafted_B = torch.tensor([len(guess) for guess in found])
-        return Draft(tokens=tokens_BK.to(budget_B.device), num_drafted=num_drafted_B.to(budget_B.device))
+        return Draft(tokens=tokens_BK, num_drafted=num_drafted_B)
 
     def observe(self, state: list[list[int]], draft: Draft, verdict: Verdict, features: Features) -> list[list[int]]:
         verdicts = zip(

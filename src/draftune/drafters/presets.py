@@ -10,6 +10,22 @@ def medusa() -> ComposedConfig:
     return ComposedConfig(context=Part(kind="residual"), recent=Part(kind="nothing"), head=Part(kind="target"))
 
 
+def medusa_markov() -> ComposedConfig:
+    """Medusa whose logits are moved by the token before: a bigram bias of low rank."""
+    return ComposedConfig(context=Part(kind="residual"), recent=Part(kind="newest"), head=Part(kind="markov"))
+
+
+def hydra() -> ComposedConfig:
+    """An MLP for each offset over h_t and all tokens drafted so far (Ankner et al. 2024)."""
+    return ComposedConfig(context=Part(kind="hidden"), recent=Part(kind="concat"), head=Part(kind="target"))
+
+
+def redrafter() -> ComposedConfig:
+    """An RNN over the recent tokens, residual blocks on it and h_t (Cheng et al. 2024)."""
+    recent = Part(kind="recurrent", settings={"cell": "rnn"})
+    return ComposedConfig(context=Part(kind="hidden"), recent=recent, head=Part(kind="residual"))
+
+
 def semiar_rnn() -> ComposedConfig:
     """h_t for the distant tokens, an RNN for the recent ones."""
     return _semiar("rnn")
@@ -33,6 +49,17 @@ def semiar_state() -> ComposedConfig:
 def semiar_fixed() -> ComposedConfig:
     """h_t for the distant tokens, one layer with fixed attention weights for the recent ones."""
     return ComposedConfig(context=Part(kind="hidden"), recent=Part(kind="fixed"), head=Part(kind="mlp"))
+
+
+def semiar_attention() -> ComposedConfig:
+    """h_t for the distant tokens, one layer of causal attention for the recent ones."""
+    return ComposedConfig(context=Part(kind="hidden"), recent=Part(kind="attention"), head=Part(kind="mlp"))
+
+
+def semiar_fused() -> ComposedConfig:
+    """Three layers of the target for the distant tokens, a GRU for the recent ones."""
+    recent = Part(kind="recurrent", settings={"cell": "gru"})
+    return ComposedConfig(context=Part(kind="fused"), recent=recent, head=Part(kind="mlp"))
 
 
 def _semiar(cell: str) -> ComposedConfig:

@@ -30,6 +30,7 @@ class Recent(nn.Module):
     """start(context [B,D]) -> state; step(state, x [B,E]) -> state, summary [B,width]; unroll -> [N,K,width]."""
 
     width: int = 0  # of a summary; 0 = recent tokens are ignored
+    max_drafts: int | None = None  # the largest K it can serve; None means any
 
     def start(self, context_BD: Tensor) -> Any:
         raise NotImplementedError
@@ -224,17 +225,111 @@ class Fixed(Recent):
 
     def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
         """All offsets in one product with a [H,K,K] matrix of fixed weights, lower triangular."""
-        num_tokens = x_NKE.shape[1]
-        offset_KK = torch.arange(num_tokens)[:, None] - torch.arange(num_tokens)[None]
-        seen_KK = ((offset_KK >= 0) & (offset_KK < self.window)).to(x_NKE.device)
-        scores_HKK = self.scores_HW[:, offset_KK.clamp(0, self.window - 1).to(x_NKE.device)]
-        weights_HKK = torch.softmax(scores_HKK.masked_fill(~seen_KK, float("-inf")), dim=-1)
+        weights_HKK = torch.softmax(self._biases(x_NKE.shape[1]), dim=-1)
         values_NKHE = self.values(x_NKE).unflatten(-1, (self.heads, -1))
         return self._blocks(x_NKE, torch.einsum("hkj,njhe->nkhe", weights_HKK, values_NKHE).flatten(2))
+
+    def _biases(self, num_tokens: int) -> Tensor:
+        """[H,K,K] what each offset adds to a score; minus infinity where a token is out of sight."""
+        device = self.scores_HW.device
+        offset_KK = torch.arange(num_tokens, device=device)[:, None] - torch.arange(num_tokens, device=device)[None]
+        seen_KK = (offset_KK >= 0) & (offset_KK < self.window)
+        return self.scores_HW[:, offset_KK.clamp(0, self.window - 1)].masked_fill(~seen_KK, float("-inf"))
 
     def _blocks(self, x: Tensor, mixed: Tensor) -> Tensor:
         x = x + self.mix(mixed)
         return x + self.down(F.silu(self.up(normalize(x))))
+
+
+class Attention(Fixed):
+    """The same layer with attention that compares: softmax_i(q . k_i / sqrt(E) + a_h[i]) over the recent tokens."""
+
+    def __init__(self, config: Fixed.Config, shape: TargetShape) -> None:
+        super().__init__(config, shape)
+        self.queries_keys = nn.Linear(self.width, 2 * self.width)
+
+    def start(self, context_BD: Tensor) -> Tensor:
+        return context_BD.new_zeros(context_BD.shape[0], 0, 2 * self.width)
+
+    def step(self, state: Tensor, x_BE: Tensor) -> tuple[Tensor, Tensor]:
+        query_BD, key_BD = self.queries_keys(x_BE).chunk(2, dim=-1)
+        newest_B1X = torch.cat([key_BD, self.values(x_BE)], dim=-1)[:, None]
+        state = torch.cat([state, newest_B1X], dim=1)[:, -self.window :]
+        keys_BJHE, values_BJHE = (self._by_head(part) for part in state.flip(1).chunk(2, dim=-1))  # newest first
+        scores_BHJ = torch.einsum("bhe,bjhe->bhj", self._scaled(query_BD), keys_BJHE)
+        weights_BHJ = torch.softmax(scores_BHJ + self.scores_HW[:, : state.shape[1]], dim=-1)
+        return state, self._blocks(x_BE, torch.einsum("bhj,bjhe->bhe", weights_BHJ, values_BJHE).flatten(1))
+
+    def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
+        queries_NKD, keys_NKD = self.queries_keys(x_NKE).chunk(2, dim=-1)
+        scores_NHKK = torch.einsum("nkhe,njhe->nhkj", self._scaled(queries_NKD), self._by_head(keys_NKD))
+        weights_NHKK = torch.softmax(scores_NHKK + self._biases(x_NKE.shape[1]), dim=-1)
+        values_NKHE = self._by_head(self.values(x_NKE))
+        return self._blocks(x_NKE, torch.einsum("nhkj,njhe->nkhe", weights_NHKK, values_NKHE).flatten(2))
+
+    def _by_head(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.heads, -1))
+
+    def _scaled(self, x: Tensor) -> Tensor:
+        return self._by_head(x) * (self.width // self.heads) ** -0.5
+
+
+class Concat(Recent):
+    """All tokens of the round side by side: at each offset an MLP of its own over [h; e_0; ..; e_k], added to h.
+
+    Its state is how many tokens there were and what they were. Source: Ankner et al. 2024, Hydra, section 3.
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        num_drafts: int = 5  # one MLP for each offset; a run hands in its own K
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a concatenating drafter", num_drafts=1)
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.width, self.max_drafts = shape.hidden_size, config.num_drafts
+        widths = [self.width * (offset + 2) for offset in range(config.num_drafts)]
+        self.up = nn.ModuleList(nn.Linear(width, self.width) for width in widths)
+        self.down = nn.ModuleList(nn.Linear(self.width, self.width) for _ in widths)
+        for layer in self.down:
+            nn.init.zeros_(layer.weight)  # type: ignore[arg-type]
+            nn.init.zeros_(layer.bias)  # type: ignore[arg-type]
+
+    def start(self, context_BD: Tensor) -> tuple[int, Tensor, Tensor]:
+        return 0, context_BD, normalize(context_BD)
+
+    def step(self, state: tuple[int, Tensor, Tensor], x_BE: Tensor) -> tuple[tuple[int, Tensor, Tensor], Tensor]:
+        offset, context_BD, read_BX = state
+        read_BX = torch.cat([read_BX, x_BE], dim=-1)
+        moved_BD = self.down[offset](F.silu(self.up[offset](read_BX)))
+        return (offset + 1, context_BD, read_BX), context_BD + moved_BD
+
+
+class Newest(Recent):
+    """The newest token alone, by a projection of low rank."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Config:
+        rank: int = 128
+
+        def __post_init__(self) -> None:
+            configs.at_least(self, doing="building a newest-token part", rank=1)
+
+    def __init__(self, config: Config, shape: TargetShape) -> None:
+        super().__init__()
+        self.width = config.rank
+        self.down = nn.Linear(shape.hidden_size, config.rank)
+
+    def start(self, context_BD: Tensor) -> None:
+        return None
+
+    def step(self, state: None, x_BE: Tensor) -> tuple[None, Tensor]:
+        return None, self.down(x_BE)
+
+    def unroll(self, context_ND: Tensor, x_NKE: Tensor) -> Tensor:
+        return self.down(x_NKE)
 
 
 def _largest_divisor(number: int, at_most: int) -> int:

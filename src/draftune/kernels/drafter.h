@@ -90,78 +90,115 @@ void lstm(int64_t rows, int64_t width, const float* from_x, const float* from_h,
     }
 }
 
-// One draft token: embedding, cell, head. `hidden` and `memory` [rows, state] are read and replaced; `part` is what the
-// head's first product makes of the context.
-void recurrent_step(const Recurrent& net, int64_t rows, const int64_t* tokens, const float* context, const float* part,
-                    float* hidden, float* memory, float* logits, int64_t num_threads) {
+// Calls take(row, first column, sums) for each half of a block that has columns.
+template <class Take>
+auto halves(int64_t columns, Take take) {
+  return [=](int64_t row, int64_t block, const Pair& sums) {
+    const int64_t first = block * BLOCK;
+    take(row, first, sums.left);
+    if (first + LANES < columns) take(row, first + LANES, sums.right);
+  };
+}
+
+auto biased(float* to, const float* bias, int64_t columns) {
+  return halves(columns, [=](int64_t row, int64_t first, f32x16 sums) {
+    store(to + row * columns + first, sums + load(bias + first));
+  });
+}
+
+// A recurrent cell over drafted tokens and an MLP head, at work on some rows. `hidden` and `memory` [rows, state] are
+// read and replaced; `part` is what the head's first product makes of the context. All methods but the first are called
+// by every thread of a team at once.
+struct Drafting {
+  const Recurrent& net;
+  const int64_t rows;
+  const float *context, *part;  // [rows, width], [rows, inner]
+  float *hidden, *memory;
   const int64_t width = net.width, state = net.state, gated = net.gates * state;
-  thread_local std::vector<char> arena;
-  arena.resize(size_t(rows * (4 * width + 8 * gated + 4 * state + 2 * (2 * width + state + net.inner)) + 10 * 64));
-  char* free = arena.data() + (64 - reinterpret_cast<uintptr_t>(arena.data()) % 64) % 64;
-  float* embedded = carve<float>(free, rows * width);
-  float* from_x = carve<float>(free, rows * gated);
-  float* from_h = carve<float>(free, rows * gated);
-  float* before = carve<float>(free, rows * state);
-  bf16* x = carve<bf16>(free, rows * width);
-  bf16* h = carve<bf16>(free, rows * state);
-  bf16* inner = carve<bf16>(free, rows * net.inner);
-  bf16* mixed = carve<bf16>(free, rows * width);
+  float *embedded = nullptr, *from_x = nullptr, *from_h = nullptr, *before = nullptr, *said = nullptr;
+  bf16 *x = nullptr, *h = nullptr, *inner = nullptr, *mixed = nullptr;
+  int64_t *newest = nullptr, *places = nullptr;
 
-  const auto into = [](float* to, const float* bias, int64_t columns) {
-    return [=](int64_t row, int64_t block, const Pair& sums) {
-      float* place = to + row * columns + block * BLOCK;
-      store(place, sums.left + load(bias + block * BLOCK));
-      if (block * BLOCK + LANES < columns) store(place + LANES, sums.right + load(bias + block * BLOCK + LANES));
-    };
-  };
-  const auto narrowed = [](const float* from, int64_t count, bf16* to) {
-    for (int64_t i = 0; i < count; i += LANES) store(to + i, load(from + i));
-  };
+  Drafting(const Recurrent& net, int64_t rows, const float* context, const float* part, float* hidden, float* memory,
+           std::vector<char>& arena)
+      : net(net), rows(rows), context(context), part(part), hidden(hidden), memory(memory) {
+    const int64_t wide = width + 2 * gated + state + net.columns, narrow = 2 * width + state + net.inner;
+    arena.resize(size_t(rows * (4 * wide + 2 * narrow + 2 * 8) + 12 * 64));
+    char* place = arena.data() + (64 - reinterpret_cast<uintptr_t>(arena.data()) % 64) % 64;
+    embedded = carve<float>(place, rows * width);
+    from_x = carve<float>(place, rows * gated);
+    from_h = carve<float>(place, rows * gated);
+    before = carve<float>(place, rows * state);
+    said = carve<float>(place, rows * net.columns);
+    x = carve<bf16>(place, rows * width);
+    h = carve<bf16>(place, rows * state);
+    inner = carve<bf16>(place, rows * net.inner);
+    mixed = carve<bf16>(place, rows * width);
+    newest = carve<int64_t>(place, rows);
+    places = carve<int64_t>(place, rows);
+  }
 
-#pragma omp parallel num_threads(int(num_threads))
-  {
+  // The logits [rows, columns] after one more token a row.
+  void step(const int64_t* tokens, float* logits) const {
 #pragma omp single
-    {
-      if (net.table_is_bfloat16)
-        embed(static_cast<const bf16*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
-      else
-        embed(static_cast<const float*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
-      narrowed(embedded, rows * width, x);
-      narrowed(hidden, rows * state, h);
-    }
-    product(net.from_x, static_cast<const bf16*>(x), rows, width, gated, into(from_x, net.from_x_bias, gated));
-    product(net.from_h, static_cast<const bf16*>(h), rows, state, gated, into(from_h, net.from_h_bias, gated));
+    read(tokens);
+    product(net.from_x, static_cast<const bf16*>(x), rows, width, gated, biased(from_x, net.from_x_bias, gated));
+    product(net.from_h, static_cast<const bf16*>(h), rows, state, gated, biased(from_h, net.from_h_bias, gated));
 #pragma omp barrier
 #pragma omp single
-    {
-      std::copy(net.gates == 4 ? memory : hidden, (net.gates == 4 ? memory : hidden) + rows * state, before);
-      if (net.gates == 1) rnn(rows, state, from_x, from_h, hidden);
-      if (net.gates == 3) gru(rows, state, from_x, from_h, before, hidden);
-      if (net.gates == 4) lstm(rows, state, from_x, from_h, before, memory, hidden);
-      narrowed(hidden, rows * state, h);
+    turn();
+    head(logits);
+#pragma omp barrier
+  }
+
+  // The most likely tokens [rows, count] one after another; `ids` names the columns, null where they are the tokens.
+  void draft(const int64_t* anchors, int64_t count, const int64_t* ids, int64_t* tokens) const {
+#pragma omp single
+    std::copy(anchors, anchors + rows, newest);
+    for (int64_t offset = 0; offset < count; ++offset) {
+      step(newest, said);
+#pragma omp single
+      {
+        largest(said, rows, net.columns, places);
+        for (int64_t row = 0; row < rows; ++row)
+          newest[row] = tokens[row * count + offset] = ids ? ids[places[row]] : places[row];
+      }
     }
+  }
+
+ private:
+  void read(const int64_t* tokens) const {
+    if (net.table_is_bfloat16)
+      embed(static_cast<const bf16*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
+    else
+      embed(static_cast<const float*>(net.table), tokens, rows, width, float(net.epsilon), embedded);
+    narrow(embedded, rows * width, x);
+    narrow(hidden, rows * state, h);
+  }
+
+  void turn() const {
+    float* kept = net.gates == 4 ? memory : hidden;
+    std::copy(kept, kept + rows * state, before);
+    if (net.gates == 1) rnn(rows, state, from_x, from_h, hidden);
+    if (net.gates == 3) gru(rows, state, from_x, from_h, before, hidden);
+    if (net.gates == 4) lstm(rows, state, from_x, from_h, before, memory, hidden);
+    narrow(hidden, rows * state, h);
+  }
+
+  void head(float* logits) const {
     product(net.of_summary, static_cast<const bf16*>(h), rows, state, net.inner,
-            [=](int64_t row, int64_t block, const Pair& sums) {
-              for (int64_t side = 0; side < 2; ++side) {
-                const int64_t first = block * BLOCK + side * LANES;
-                if (first >= net.inner) return;
-                const f32x16 open = (side ? sums.right : sums.left) + load(part + row * net.inner + first);
-                store(inner + row * net.inner + first, swish(open));
-              }
-            });
+            halves(net.inner, [this](int64_t row, int64_t first, f32x16 sums) {
+              store(inner + row * net.inner + first, swish(sums + load(part + row * net.inner + first)));
+            }));
 #pragma omp barrier
     product(net.down, static_cast<const bf16*>(inner), rows, net.inner, width,
-            [=](int64_t row, int64_t block, const Pair& sums) {
-              for (int64_t side = 0; side < 2; ++side) {
-                const int64_t first = block * BLOCK + side * LANES;
-                if (first >= width) return;
-                const f32x16 moved = (side ? sums.right : sums.left) + load(net.down_bias + first);
-                store(mixed + row * width + first, moved + load(context + row * width + first));
-              }
-            });
+            halves(width, [this](int64_t row, int64_t first, f32x16 sums) {
+              const f32x16 moved = sums + load(net.down_bias + first);
+              store(mixed + row * width + first, moved + load(context + row * width + first));
+            }));
 #pragma omp barrier
     product(net.out, static_cast<const bf16*>(mixed), rows, width, net.columns,
-            [=](int64_t row, int64_t block, const Pair& sums) {
+            [this, logits](int64_t row, int64_t block, const Pair& sums) {
               float y[BLOCK];
               store(y, sums.left + load(net.out_bias + block * BLOCK));
               store(y + LANES, sums.right + load(net.out_bias + block * BLOCK + LANES));
@@ -169,6 +206,10 @@ void recurrent_step(const Recurrent& net, int64_t rows, const int64_t* tokens, c
               std::copy(y, y + std::min(BLOCK, net.columns - first), logits + row * net.columns + first);
             });
   }
-}
+
+  static void narrow(const float* from, int64_t count, bf16* to) {
+    for (int64_t i = 0; i < count; i += LANES) store(to + i, load(from + i));
+  }
+};
 
 }  // namespace

@@ -33,9 +33,20 @@ void linear_bfloat16(const void* packed, const float* bias, const float* x, int6
                      int64_t columns, const float* add, int64_t silu, float* out, int64_t num_threads) {
   linear(packed, bias, x, rows, depth, columns, add, silu != 0, out, num_threads);
 }
-void recurrent_step_bfloat16(const Recurrent* net, int64_t rows, const int64_t* tokens, const float* context,
-                             const float* part, float* hidden, float* memory, float* logits, int64_t num_threads) {
-  recurrent_step(*net, rows, tokens, context, part, hidden, memory, logits, num_threads);
+void recurrent_step(const Recurrent* net, int64_t rows, const int64_t* tokens, const float* context, const float* part,
+                    float* hidden, float* memory, float* logits, int64_t num_threads) {
+  thread_local std::vector<char> arena;
+  const Drafting drafting(*net, rows, context, part, hidden, memory, arena);
+#pragma omp parallel num_threads(int(num_threads))
+  drafting.step(tokens, logits);
+}
+void recurrent_draft(const Recurrent* net, int64_t rows, const int64_t* anchors, const float* context,
+                     const float* part, float* hidden, float* memory, int64_t count, const int64_t* ids,
+                     int64_t* tokens, int64_t num_threads) {
+  thread_local std::vector<char> arena;
+  const Drafting drafting(*net, rows, context, part, hidden, memory, arena);
+#pragma omp parallel num_threads(int(num_threads))
+  drafting.draft(anchors, count, ids, tokens);
 }
 void embed_float32(const float* table, const int64_t* tokens, int64_t rows, int64_t width, double epsilon, float* out) {
   embed(table, tokens, rows, width, float(epsilon), out);

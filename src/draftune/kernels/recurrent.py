@@ -61,8 +61,9 @@ class RecurrentMlp:
             of_summary=self._pack(of_summary),
             **places,
         )
-        self._step = kernel().recurrent_step_bfloat16
+        self._step, self._draft = kernel().recurrent_step, kernel().recurrent_draft
         self._step.argtypes = [c_void_p, c_int64, *[c_void_p] * 6, c_int64]
+        self._draft.argtypes = [c_void_p, c_int64, *[c_void_p] * 5, c_int64, c_void_p, c_void_p, c_int64]
 
     def start(self, num_rows: int) -> Tensor:
         """Hidden state and, for an LSTM, memory [2,B,W], at zero."""
@@ -70,13 +71,24 @@ class RecurrentMlp:
 
     def step(self, state_2BW: Tensor, tokens_B: Tensor, context_BD: Tensor, part_BI: Tensor) -> Tensor:
         """The logits [B,V'] after one more token a row; the state is replaced. All arguments are contiguous."""
-        num_rows = len(tokens_B)
-        logits_BV = torch.empty(num_rows, self.columns)
-        hidden = state_2BW.data_ptr()
-        memory = hidden + 4 * num_rows * self.state
-        pointers = tokens_B.data_ptr(), context_BD.data_ptr(), part_BI.data_ptr(), hidden, memory, logits_BV.data_ptr()
-        self._step(ctypes.byref(self._net), num_rows, *pointers, torch.get_num_threads())
+        logits_BV = torch.empty(len(tokens_B), self.columns)
+        places = _places(tokens_B, context_BD, part_BI, *state_2BW.unbind(), logits_BV)
+        self._step(ctypes.byref(self._net), len(tokens_B), *places, torch.get_num_threads())
         return logits_BV
+
+    def draft(
+        self, tokens_B: Tensor, context_BD: Tensor, part_BI: Tensor, num_drafts: int, ids_V: Tensor | None
+    ) -> Tensor:
+        """The most likely tokens [B,K] after the tokens given, one after another, in one call.
+
+        `ids_V` names the columns of the logits; None where they are the tokens.
+        """
+        drafted_BK, state_2BW = torch.empty(len(tokens_B), num_drafts, dtype=torch.int64), self.start(len(tokens_B))
+        places = _places(tokens_B, context_BD, part_BI, *state_2BW.unbind())
+        named = None if ids_V is None else ids_V.data_ptr()
+        threads = torch.get_num_threads()
+        self._draft(ctypes.byref(self._net), len(tokens_B), *places, num_drafts, named, drafted_BK.data_ptr(), threads)
+        return drafted_BK
 
     def _pack(self, weight_ND: Tensor) -> int:
         self._held.append(pack(weight_ND.bfloat16()))
@@ -85,3 +97,7 @@ class RecurrentMlp:
     def _pad(self, bias_N: Tensor) -> int:
         self._held.append(padded(bias_N))
         return self._held[-1].data_ptr()
+
+
+def _places(*tensors: Tensor) -> list[int]:
+    return [tensor.data_ptr() for tensor in tensors]

@@ -134,6 +134,17 @@ class _Said:
             raise AttributeError(name)
 
 
+class _Rows(nn.Module):
+    """Some rows of a head."""
+
+    def __init__(self, weight_CD: Tensor, bias_C: Tensor | None) -> None:
+        super().__init__()
+        self.weight_CD, self.bias_C = weight_CD.detach(), bias_C
+
+    def forward(self, hidden_BMD: Tensor) -> Tensor:
+        return nn.functional.linear(hidden_BMD, self.weight_CD, self.bias_C)
+
+
 class _Echo(nn.Module):
     """Stands in for a body and says what it was told to."""
 
@@ -150,15 +161,21 @@ class _Echo(nn.Module):
         return _Said(self.hidden)
 
 
-def apply_head(causal: nn.Module, hidden_BMD: Tensor) -> Tensor:
+def apply_head(causal: Any, hidden_BMD: Tensor, ids_C: Tensor | None = None) -> Tensor:
     """Logits [B,M,V] of final-norm hidden states, with every scale and soft-cap that the family applies.
 
     The causal LM's own forward runs, on a shallow copy of it whose body only repeats `hidden_BMD`. So nothing here
-    has to know that Gemma caps, Cohere multiplies and Granite divides.
+    has to know that Gemma caps, Cohere multiplies and Granite divides. With `ids_C` [B,M,C], of those tokens alone.
     """
+    head = causal.get_output_embeddings()
+    place = next((name for name, module in causal._modules.items() if module is head), None)
+    if ids_C is not None and (place is None or type(head) is not nn.Linear):
+        return apply_head(causal, hidden_BMD)[..., ids_C]
     shell = copy.copy(causal)
     shell.__dict__["_modules"] = dict(causal._modules)
     setattr(shell, body_name(causal), _Echo(hidden_BMD))
+    if ids_C is not None and place is not None:
+        setattr(shell, place, _Rows(head.weight[ids_C], None if head.bias is None else head.bias[ids_C]))
     tokens_BM = torch.zeros(hidden_BMD.shape[:2], dtype=torch.int64, device=hidden_BMD.device)
     return shell(input_ids=tokens_BM, use_cache=False).logits
 

@@ -71,5 +71,8 @@ class Runner(Protocol):
         ...
 
     def commit(self, num_tokens_B: Tensor) -> None:
-        """Count the first `num_tokens_B` tokens of the last forward's rows (0 leaves a row as it was)."""
+        """Count the first `num_tokens_B` tokens of the last forward's rows (0 leaves a row as it was).
+
+        Counts on the host make no device wait.
+        """
         ...

@@ -132,7 +132,7 @@ class BlockRunner(ABC):
 
     def _set_lengths(self, lengths: list[int]) -> None:
         with torch.inference_mode(False):
-            self.lengths = torch.tensor(lengths, dtype=torch.int64, device=self.device)
+            self.lengths = torch.tensor(lengths, dtype=torch.int64).to(self.device, non_blocking=True)
 
     @torch.inference_mode()
     def _compact(self, nodes_BN: Tensor) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,30 +25,60 @@ LONGEST_WINDOW = 128  # tokens; longer ones are not reached by a short trial
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3}  # of the mean logit; an unseen window or mask costs over 0.3
 
 
-def check(target: Target, runner: BlockRunner) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """Two rows of random tokens and what the model's own forward says of them."""
+
+    family: str
+    tokens: Tensor  # [2,T]
+    lengths: Tensor  # [2] tokens of the prompts among them
+    logits: Tensor  # [2,T,V]
+    tolerance: float  # of the mean logit
+
+
+@torch.inference_mode()
+def prepare(target: Target) -> Trial:
+    """The trial of a target: one plain forward. Raises TargetError where the family cannot make it."""
+    config = target.causal.config
+    windows = [window for window in anatomy.attention(config).windows.values() if window]
+    reach = max((window for window in windows if window <= LONGEST_WINDOW), default=0)
+    generator = torch.Generator().manual_seed(0)
+    tokens_BT = torch.randint(target.shape.vocab_size, (2, 12 + reach), generator=generator)
+    target.model.eval()
+    with _reporting(config.model_type):
+        logits_BTV = target.causal(input_ids=tokens_BT.to(target.device), use_cache=False).logits
+    return Trial(
+        family=config.model_type,
+        tokens=tokens_BT,
+        lengths=torch.tensor(LENGTHS) + torch.tensor([0, reach]),
+        logits=logits_BTV,
+        tolerance=TOLERANCE.get(target.dtype, 0.1),
+    )
+
+
+def check(trial: Trial, runner: BlockRunner) -> None:
     """Nothing, or a TargetError where ragged blocks and a plain forward disagree, or the family cannot run them."""
-    family = target.causal.config.model_type
+    with _reporting(trial.family):
+        error = _disagreement(trial, runner)
+    if not error <= trial.tolerance:
+        raise _refusal(trial.family, f"with it the logits of a short trial were off by {error:.0%} of their size")
+
+
+@contextmanager
+def _reporting(family: str) -> Iterator[None]:
     try:
-        error = _disagreement(target, runner)
+        yield
     except errors.DraftuneError:
         raise
     except Exception as caught:
         raise _refusal(family, f"it failed on a short trial ({type(caught).__name__}: {caught})") from caught
-    if not error <= TOLERANCE.get(target.dtype, 0.1):
-        raise _refusal(family, f"with it the logits of a short trial were off by {error:.0%} of their size")
 
 
 @torch.inference_mode()
-def _disagreement(target: Target, runner: BlockRunner) -> float:
+def _disagreement(trial: Trial, runner: BlockRunner) -> float:
     """Mean logit difference over mean logit, over a prefill and two blocks of which a part is withdrawn."""
-    generator = torch.Generator().manual_seed(0)
-    windows = [window for window in anatomy.attention(target.causal.config).windows.values() if window]
-    reach = max((window for window in windows if window <= LONGEST_WINDOW), default=0)
-    lengths_B = torch.tensor(LENGTHS) + torch.tensor([0, reach])
-    tokens_BT = torch.randint(runner.shape.vocab_size, (2, 12 + reach), generator=generator)
-    target.model.eval()
-    plain_BTV = target.causal(input_ids=tokens_BT.to(target.device), use_cache=False).logits
-    runner.open(2, 12 + reach, (FINAL,))
+    tokens_BT, plain_BTV, lengths_B = trial.tokens, trial.logits, trial.lengths
+    runner.open(2, tokens_BT.shape[1], (FINAL,))
     step = runner.prefill([row[:length].tolist() for row, length in zip(tokens_BT, lengths_B.tolist(), strict=True)])
     pairs: list[tuple[Tensor, Tensor]] = []
     _pair(pairs, step.logits, plain_BTV, lengths_B - 1)

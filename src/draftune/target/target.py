@@ -14,7 +14,8 @@ from draftune import errors
 from draftune.target import anatomy, fingerprint, parts, proof
 from draftune.target.base import FINAL, TargetParts, TargetShape
 from draftune.target.blocks import BlockRunner
-from draftune.target.packed import Packed, PackedRunner, pack
+from draftune.target.graphs import GraphRunner
+from draftune.target.packed import Packed, PackedRunner, give_up, pack
 from draftune.target.runner import HuggingFaceRunner
 from draftune.types import Features, RunnerKind
 
@@ -72,31 +73,44 @@ class Target:
         """Embedding and head as the model uses them, shared with it where it uses them as stored."""
         return parts.lend(self)
 
-    def runner(self, kind: RunnerKind = "auto") -> BlockRunner:
+    def runner(self, kind: RunnerKind = "auto", *, release: bool = False) -> BlockRunner:
         """A runner over this model, with a memory of its own.
 
-        "packed" is the fast one for Llama-shaped models on a CPU, "general" serves every family, "auto" is the first
-        that can. Raises TargetError where "packed" is asked for and cannot be had. A family that nobody has proven is
-        put on a short trial first, and so are packed weights.
+        "packed" is the fast one for Llama-shaped models on a CPU, "graphs" replays CUDA graphs, "general" serves every
+        family everywhere; "auto" is the fastest that can be had. Raises TargetError where "packed" is asked for and
+        cannot be had. A family that nobody has proven is put on a short trial first, and so are packed weights. With
+        `release`, packed weights are not held twice: the model gives up its own, and only packed runners can be had
+        from then on.
         """
-        if kind != "general":
+        if kind in ("auto", "packed"):
             try:
-                return PackedRunner(self.shape, self._pack())
+                return PackedRunner(self.shape, self._pack(release=release))
             except errors.TargetError as error:
-                if kind == "packed":
+                if kind == "packed" or self.released:
                     raise
                 _tell(self, error)
+        if self.released:
+            met, todo = "its weights were given up to the packed one", "ask for the packed runner or load it again"
+            raise errors.TargetError(doing=f"opening the {kind} runner of {self.name!r}", met=met, todo=todo)
         if not self._tried and self.causal.config.model_type not in proof.PROVEN:
-            proof.check(self, HuggingFaceRunner(self))
+            proof.check(proof.prepare(self), HuggingFaceRunner(self))
         self._tried = True
-        return HuggingFaceRunner(self)
+        graphs = kind == "graphs" or (kind == "auto" and self.device.type == "cuda")
+        return GraphRunner(self) if graphs else HuggingFaceRunner(self)
 
-    def _pack(self) -> Packed:
+    @property
+    def released(self) -> bool:
+        """Whether the model gave up weights to a packed runner."""
+        return any(weight.numel() == 0 for weight in self.causal.parameters())
+
+    def _pack(self, *, release: bool) -> Packed:
+        if release:
+            self._known_as = self.fingerprint()  # of weights that will be gone
         state = sum(weight._version for weight in self.causal.parameters())  # counts changes in place
         if self._packed is None or self._packed[0] != state:
-            made = pack(self)
-            proof.check(self, PackedRunner(self.shape, made))
-            self._packed = (state, made)
+            self._packed = (state, pack(self, release=release))
+        elif release:
+            give_up(self)
         return self._packed[1]
 
     def fingerprint(self) -> str:
@@ -119,10 +133,13 @@ class Target:
         names = tuple(ids) or tuple(map(str, range(tokens_BT.shape[0])))
         return Features(ids=names, hidden=anatomy.stack_taps(final_BTD, heard, taps), taps=taps)
 
-    def logits(self, hidden: Tensor) -> Tensor:
-        """Logits [...,V] of final-norm hidden states [...,D], with the family's scales and soft-caps."""
+    def logits(self, hidden: Tensor, ids_C: Tensor | None = None) -> Tensor:
+        """Logits [...,V] of final-norm hidden states [...,D], with the family's scales and soft-caps.
+
+        With `ids_C`, [...,C] of those tokens alone.
+        """
         flat_1ND = hidden.reshape(1, -1, hidden.shape[-1])
-        return anatomy.apply_head(self.causal, flat_1ND).reshape(*hidden.shape[:-1], -1)
+        return anatomy.apply_head(self.causal, flat_1ND, ids_C).reshape(*hidden.shape[:-1], -1)
 
 
 def _tell(target: Target, error: errors.TargetError) -> None:

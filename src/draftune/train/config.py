@@ -12,6 +12,7 @@ from draftune.target.lora import LoraSettings
 
 Mode = Literal["after", "joint"]
 Precision = Literal["auto", "fp32", "bf16"]
+Objective = Literal["text", "distribution", "likeliest"]
 
 # Settings that change where or how often something is written, never what is learned: a resumed run may change them.
 FREE_SETTINGS = ("trackers", "checkpoint_steps", "checkpoint_s", "check_memory")
@@ -38,8 +39,14 @@ class TrainConfig:
     drafter_minutes: float | None = None  # wall clock of each drafter's training, the target's features included
     drafter_after_joint: bool = False  # train the joint drafter on, with the adapter frozen, for drafter_epochs
 
+    own_answers: int | None = 0  # training prompts that the tuned target answers itself, for its drafters; None = all
+    answer_max_new_tokens: int = 256
+    answer_batch_size: int = 16  # prompts answered together
+    draft_prompts: bool = False  # drafters learn from the prompts' tokens too, whose features cost nothing more
+
     num_drafts: int = 5  # K
     decay: float = 0.8  # w_k is proportional to decay^(k-1)
+    objective: Objective = "text"  # learn the rows' tokens, the target's distribution there, or its likeliest token
     draft_weight: float = 0.2  # lambda of `joint`
     draft_gradient_to_adapter: bool = True  # False: in `joint` the draft loss trains the drafter alone
     vocabulary_size: int | Literal["full"] = 8192  # at most; the tokens seen in answers, most frequent first
@@ -102,6 +109,9 @@ _LEAST: dict[str, float] = {
     "adapter_epochs": 0,
     "drafter_rows": 1,
     "drafter_epochs": 0,
+    "own_answers": 0,
+    "answer_max_new_tokens": 1,
+    "answer_batch_size": 1,
     "num_drafts": 1,
     "vocabulary_size": 1,
     "batch_size": 1,

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 class History:
-    """One JSON object a line: `kind` "step" or "evaluation", `stage`, `step`, and figures."""
+    """One JSON object a line: `kind` "step", "evaluation" or "answers", `stage`, `step`, and figures."""
 
     def __init__(self, path: Path) -> None:
         """Start empty, replacing what the file held: a resumed run brings its records along in its checkpoints."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -47,6 +47,19 @@ class Reporter:
                 yield
             finally:
                 self._bar = None
+
+    @contextmanager
+    def count(self, name: str, total: int) -> Iterator[Callable[[int], None]]:
+        """A way to tell that so many more of `total` are done; a bar where there is a terminal."""
+        if self.console is None or total == 0:
+            yield lambda number: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn()
+        with Progress(*columns, console=self.console, transient=False) as bar:
+            task = bar.add_task(name, total=total)
+            yield lambda number: bar.advance(task, number)
 
     def step(self, record: Mapping[str, Any]) -> None:
         """Move the bar."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target import lora
 from draftune.target.target import Target
-from draftune.train import device, estimate, loop, plan, provenance, seed, stages
+from draftune.train import answers, device, estimate, loop, plan, provenance, seed, stages
 from draftune.train.checkpoint import Snapshot
 from draftune.train.config import FREE_SETTINGS, TrainConfig
 from draftune.train.estimate import Estimate
@@ -28,6 +28,7 @@ from draftune.train.history import History, Record
 from draftune.train.loop import Run, Stage
 from draftune.train.material import Material, prepare
 from draftune.train.progress import Reporter
+from draftune.types import Example
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -73,10 +74,12 @@ def tune(
     target, first = _first_stage(target, drafters, material, run)
     guess = None if resume else _estimate(target, drafters, first, material, run)
     ends = [_tune_target(target, first, material, run)]
-    if config.mode == "after":
-        drafters = _build(choices, target, material, config)
     if config.mode == "after" or config.drafter_after_joint:
-        ends += _train_drafters(target, drafters, material, run)
+        frozen = lora.merge(target) if estimate.merges(target) else target
+        material = answers.mixed(frozen, material, run)
+        if config.mode == "after":
+            drafters = _build(choices, target, material, config)
+        ends += _train_drafters(frozen, drafters, material, run)
     run.accelerator.end_training()
     return Trained(
         target=target,
@@ -203,19 +206,19 @@ def _tune_target(target: Target, first: Stage | None, material: Material, run: R
     return Snapshot(stage="adapter", step=0, weights={}, history=records)
 
 
-def _train_drafters(target: Target, drafters: Mapping[str, Drafter], material: Material, run: Run) -> list[Snapshot]:
+def _train_drafters(frozen: Target, drafters: Mapping[str, Drafter], material: Material, run: Run) -> list[Snapshot]:
     """Every drafter on the same frozen target, whose features and held-out answers are made once."""
     config = run.config
     learning = {name: module for name, module in drafters.items() if module.trainable}
     if not learning or config.drafter_epochs == 0:
         return []
-    frozen = lora.merge(target) if estimate.merges(target) else target
-    lengths = [len(example.tokens) for example in material.drafter]
+    rows = [_all_learned(one) for one in material.drafter] if config.draft_prompts else material.drafter
+    lengths = [len(example.tokens) for example in rows]
     sizes = (config.drafter_batch_size, config.max_batch_tokens)
     groups = plan.batches(lengths, range(len(lengths)), *sizes, config.seed, "features")
     cache = FeatureCache(
         frozen,
-        material.drafter,
+        rows,
         estimate.union_of_taps(learning.values()),
         groups,
         whole=any(module.needs_prompt_features for module in learning.values()),
@@ -227,8 +230,13 @@ def _train_drafters(target: Target, drafters: Mapping[str, Drafter], material: M
         names = (config.seed, f"drafter:{name}")
         steps = plan.Plan(lengths, config.drafter_epochs, *sizes, *names, first=groups, kept=cache.kept)
         view = FeatureView(cache, module.taps)
-        ends.append(loop.train(stages.drafter(name, module, view, steps, judge, run), run))
+        ends.append(loop.train(stages.drafter(name, module, view, steps, judge, material, run), run))
     return ends
+
+
+def _all_learned(example: Example) -> Example:
+    """Every token but the first, which nothing comes before."""
+    return replace(example, learned=(False,) + (True,) * (len(example.tokens) - 1))
 
 
 def _summary(ends: list[Snapshot], material: Material, run: Run) -> dict[str, Any]:
@@ -246,6 +254,8 @@ def _summary(ends: list[Snapshot], material: Material, run: Run) -> dict[str, An
             name = end.stage.partition(":")[2] or run.config.drafters[0]
             figures = {key: value for key, value in judged[-1].items() if key == "tau" or key.startswith("alpha_")}
             summary["acceptance"][name] = summary["stages"][end.stage]["acceptance"] = figures
+    answered = [record for record in run.history.records if record["kind"] == "answers"]
+    summary["answers"] = {"rows": answered[-1]["step"], "seconds": answered[-1]["seconds"]} if answered else None
     summary["rows"] = {"adapter": len(material.adapter), "drafter": len(material.drafter)}
     summary["vocabulary"] = material.vocabulary.size
     summary["data"] = run.identity["data"]

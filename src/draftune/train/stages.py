@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import torch
 from torch import Tensor, nn
 
 from draftune.drafters.base import DraftBatch, Drafter
+from draftune.drafters.vocabulary import Vocabulary
 from draftune.target import lora
 from draftune.target.base import FINAL
 from draftune.target.target import Target
 from draftune.train import features, heldout
+from draftune.train.config import TrainConfig
 from draftune.train.features import FeatureView
 from draftune.train.loop import Group, Losses, Run, Stage
 from draftune.train.material import Material
-from draftune.train.objective import CrossEntropy
+from draftune.train.objective import CrossEntropy, Distillation, Teacher
 from draftune.train.plan import Plan
 from draftune.types import Example, Features
 
@@ -94,15 +97,17 @@ def joint(target: Target, drafter: Drafter, material: Material, run: Run) -> Sta
     )
 
 
-def drafter(name: str, module: Drafter, view: FeatureView, plan: Plan, judge: Judge, run: Run) -> Stage:
+def drafter(
+    name: str, module: Drafter, view: FeatureView, plan: Plan, judge: Judge, material: Material, run: Run
+) -> Stage:
     """One drafter on the features of the frozen target (lambda = 1)."""
     config = run.config
 
     def loss(rows: Sequence[int]) -> Losses:
         module.train()
         batch = view.batch(rows)
-        objective = CrossEntropy(config.num_drafts, config.decay)
         with run.accelerator.autocast():
+            objective = _objective(view.cache.target, material.vocabulary, batch, config)
             total = module.loss(batch, objective)
         return Losses(total=total, terms=objective.metrics(), num_tokens=int(batch.learned.sum()))
 
@@ -117,6 +122,16 @@ def drafter(name: str, module: Drafter, view: FeatureView, plan: Plan, judge: Ju
         minutes=config.drafter_minutes,
         borrowed_s=lambda: view.borrowed_s,
     )
+
+
+def _objective(
+    target: Target, vocabulary: Vocabulary, batch: DraftBatch, config: TrainConfig
+) -> CrossEntropy | Distillation:
+    if config.objective == "text":
+        return CrossEntropy(config.num_drafts, config.decay)
+    with torch.no_grad():
+        teacher = Teacher(batch, lambda hidden_PD: target.logits(hidden_PD, vocabulary.columns_or_none))
+    return Distillation(config.num_drafts, config.decay, teacher, hard=config.objective == "likeliest")
 
 
 def likelihood(target: Target, material: Material, run: Run, progress: float) -> dict[str, float]:

@@ -91,11 +91,15 @@ def _head_width(target: Target) -> int:
     return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
 
 
-def make(target: Target, kernel: ctypes.CDLL) -> Packed:
-    """Pack everything; the model itself stays as it is."""
+def make(target: Target, kernel: ctypes.CDLL, *, release: bool = False) -> Packed:
+    """Pack everything. The model itself stays as it is; with `release`, its layers lose their matrices one by one."""
     config, held = target.causal.config, []
     packer = _Packer(held)
-    layers = (CLayer * len(target.layers))(*(_layer(layer, packer) for layer in target.layers))
+    layers = (CLayer * len(target.layers))()
+    for number, layer in enumerate(target.layers):
+        layers[number] = _layer(layer, packer)
+        if release:
+            _empty(layer)
     for layer, window in zip(layers, _windows(target), strict=True):
         layer.window = window or 0
     body: Any = target.body
@@ -128,6 +132,18 @@ def make(target: Target, kernel: ctypes.CDLL) -> Packed:
         rotary=body.rotary_emb,
         held=held,
     )
+
+
+def give_up(target: Target) -> None:
+    """Nothing; the matrices of a model's layers are gone, embedding and head stay."""
+    for layer in target.layers:
+        _empty(layer)
+
+
+def _empty(layer: torch.nn.Module) -> None:
+    for weight in layer.parameters():
+        if weight.dim() == 2:
+            weight.data = weight.data.new_empty(0)
 
 
 def _windows(target: Target) -> list[int | None]:
