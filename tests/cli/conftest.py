@@ -53,6 +53,15 @@ def tune(model: Path, rows: Path, out: Path, *more: str | Path, settings: Sequen
                     *sets, *more)  # fmt: skip
 
 
+@pytest.fixture(autouse=True, scope="session")
+def costs_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Costs of tiny models do not go to the user's cache."""
+    from draftune.decode import remembered
+
+    folder = tmp_path_factory.mktemp("costs")
+    remembered.folder = lambda: folder
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a model, rows and a bundle of two drafters. Only read it."""

@@ -7,7 +7,7 @@ import pytest
 from draftune.decode.cost import Costs
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
-from draftune.decode.plan import EVERY, Plan
+from draftune.decode.plan import EVERY, PROBE, Plan
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target.tiny import tiny
@@ -38,6 +38,21 @@ def test_bad_luck_shortens_and_good_luck_lengthens() -> None:
     for _ in range(50 * EVERY):
         plan.learn(rounds(8, 8))
     assert plan.num_drafts == 8
+
+
+def test_where_drafting_does_not_pay_one_draft_is_tried_now_and_then() -> None:
+    plan, chosen = Plan(costs(0.5), [0.3]), []
+    for _ in range(2 * PROBE):
+        chosen.append(plan.num_drafts)
+        plan.learn(rounds(0, plan.num_drafts))
+    assert sum(chosen) == 2
+    for _ in range(60 * PROBE):
+        plan.learn(rounds(plan.num_drafts, plan.num_drafts))
+    chosen.clear()
+    for _ in range(PROBE // 2):
+        chosen.append(plan.num_drafts)
+        plan.learn(rounds(plan.num_drafts, plan.num_drafts))
+    assert min(chosen) > 0, "the text has become easy"
 
 
 def test_an_offset_that_was_not_reached_keeps_its_prior() -> None:

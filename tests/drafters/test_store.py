@@ -126,3 +126,37 @@ def test_a_context_for_each_offset_takes_the_k_of_its_run() -> None:
     chosen = configs.override(medusa, ["context.settings.num_drafts=4"], doing="choosing a drafter")
     assert chosen.for_drafts(3).build(parts, vocabulary).max_drafts == 4
     assert gru.for_drafts(3) == gru
+
+
+def begun(name: str, folder: Path, ids: torch.Tensor, **changes):
+    target, config = tiny(), DRAFTERS.load(name)()
+    config = configs.override(config, [f"{key}={value}" for key, value in changes.items()], doing="")
+    drafter = config.build(target.parts(), Vocabulary(ids, 64))
+    before = {key: tensor.clone() for key, tensor in drafter.state_dict().items()}
+    store.begin_from(folder, drafter, name, config, target.parts(), ids)
+    return before, drafter
+
+
+@pytest.mark.parametrize("inside", ["", "drafter", "drafters/semiar-gru"])
+@torch.no_grad()
+def test_a_drafter_begins_with_the_weights_of_another_over_other_tokens(inside: str, tmp_path: Path) -> None:
+    (tmp_path / inside).mkdir(parents=True, exist_ok=True)
+    _, known = stored("semiar-gru", tmp_path / inside)
+    ids = torch.tensor([2, 5, 29, 41])
+    before, drafter = begun("semiar-gru", tmp_path, ids)
+    mine, theirs = drafter.state_dict(), known.state_dict()
+    out = "head.out.weight"
+    assert torch.equal(mine[out][1:3], theirs[out][torch.tensor([2, 26])]), "tokens 5 and 29, of 3..29"
+    assert torch.equal(mine[out][::3], before[out][::3]), "tokens that it did not know stay fresh"
+    others = [key for key in mine if not key.startswith("head.out")]
+    assert others
+    assert all(torch.equal(mine[key], theirs[key]) for key in others)
+
+
+@torch.no_grad()
+def test_a_drafter_to_begin_with_must_be_of_the_same_parts(tmp_path: Path) -> None:
+    stored("semiar-gru", tmp_path)
+    with pytest.raises(errors.StorageError, match="it holds no drafter 'medusa'"):
+        begun("medusa", tmp_path, torch.arange(3, 30))
+    with pytest.raises(errors.MismatchError, match="is another or none"):
+        begun("semiar-gru", tmp_path, torch.arange(3, 30), **{"head.settings.inner": 48})

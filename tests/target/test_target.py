@@ -31,6 +31,8 @@ def test_logits_equal_those_of_the_whole_model(family: str) -> None:
     wanted = ragged.plain_logits(target, tokens_BT)
     assert torch.equal(target.logits(hidden), wanted)
     torch.testing.assert_close(target.logits(hidden[1, 3]), wanted[1, 3])
+    some = torch.tensor([3, 9, 40])
+    torch.testing.assert_close(target.logits(hidden, some), wanted[..., some])
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,9 @@ def test_logits_equal_those_of_the_whole_model(family: str) -> None:
 def test_logits_and_parts_of_families_with_scales_of_their_own(model_type: str, settings: dict) -> None:
     target, tokens_BT = other(model_type, **(settings if model_type == "gpt2" else SIZES | settings)), ragged.tokens()
     hidden = target.hidden(tokens_BT, torch.full((3,), ragged.TOTAL)).tap(FINAL)
-    assert torch.equal(target.logits(hidden), ragged.plain_logits(target, tokens_BT))
+    wanted, some = ragged.plain_logits(target, tokens_BT), torch.tensor([3, 9, 40])
+    assert torch.equal(target.logits(hidden), wanted)
+    torch.testing.assert_close(target.logits(hidden, some), wanted[..., some])
     parts = target.parts()
     torch.testing.assert_close(hidden @ parts.head_VD.T, target.logits(hidden), rtol=1e-3, atol=1e-3)
     stored = target.causal.get_input_embeddings().weight

@@ -24,7 +24,7 @@ def chat(
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
     num_drafts: options.AsTrained = None,
-    adaptive: options.Adaptive = False,
+    adaptive: options.Chosen = None,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
     runner: options.Runner = "auto",

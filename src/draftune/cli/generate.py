@@ -25,7 +25,7 @@ def generate(
     temperature: options.Temperature = 0.0,
     seed: options.Seed = None,
     num_drafts: options.AsTrained = None,
-    adaptive: options.Adaptive = False,
+    adaptive: options.Chosen = None,
     rule: options.Rule = "auto",
     drafter: options.Drafter = None,
     stop: Annotated[list[str] | None, typer.Option(help="End the answer before this text; may be given again.")] = None,

@@ -22,6 +22,14 @@ AsTrained = Annotated[
 Adaptive = Annotated[
     bool, typer.Option("--adaptive", help="Draft fewer tokens where that is faster; measures this machine first.")
 ]
+Chosen = Annotated[
+    bool | None,
+    typer.Option(
+        "--adaptive/--no-adaptive",
+        help="Draft fewer tokens, or none, where that is faster on this machine, which is measured once.",
+        show_default="unless -k is given",
+    ),
+]
 Rule = Annotated[str, typer.Option(help="How drafts are judged: auto, match or rejection.")]
 Drafter = Annotated[str | None, typer.Option(help="Another drafter of the bundle, or none.", show_default="its first")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16, float16 or float64.")]

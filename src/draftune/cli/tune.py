@@ -42,6 +42,9 @@ def tune(
     ] = None,
     drafter_epochs: Annotated[int | None, typer.Option(help="Passes over a drafter's rows.", show_default="4")] = None,
     drafter_minutes: Annotated[float | None, typer.Option(help="End a drafter's training after this time.")] = None,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", help="A bundle whose drafters of the same names are trained on.")
+    ] = None,
     num_drafts: options.NumDrafts = 5,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
     resume: Annotated[bool, typer.Option(help="Go on with an interrupted run.")] = False,
@@ -66,6 +69,7 @@ def tune(
         "drafters": tuple(drafter or (DEFAULT_DRAFTER,)),
         "adapter": str(adapter) if adapter else None,
         "adapter_rows": rows,
+        "start_from": str(start_from) if start_from else None,
         "drafter_rows": drafter_rows,
         "adapter_epochs": epochs,
         "drafter_epochs": drafter_epochs,

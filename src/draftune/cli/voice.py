@@ -74,7 +74,7 @@ class Manner:
 
     drafter: str | None  # None for the bundle's default one, "none" for no drafter
     num_drafts: int | None  # None for as many as it was trained for
-    adaptive: bool
+    adaptive: bool | None  # None: where no number of drafts was asked for
     rule: str
     runner: str
 
@@ -98,8 +98,16 @@ def open_voice(folder: Path, manner: Manner, *, dtype: str, device: str, base: s
         return Voice(target=bundle.target, decoder=PlainDecoder(reader, detokenize), drafter=NO_DRAFTER)
     [(name, module)] = bundle.drafters.items()
     plan = None
-    if manner.adaptive:
-        plan = adaptive(reader, module, num_rows=1, length=CALIBRATION_LENGTH, most=config.num_drafts)
+    if manner.adaptive or (manner.adaptive is None and wanted is None):
+        plan = adaptive(
+            reader,
+            module,
+            num_rows=1,
+            length=CALIBRATION_LENGTH,
+            most=config.num_drafts,
+            alpha=bundles.known_alpha(folder, name),
+            pair=(bundle.card.tuned_fingerprint, name, bundle.target.dtype),
+        )
     decoder = Decoder(reader, module, config, detokenize, plan=plan)
     return Voice(target=bundle.target, decoder=decoder, drafter=name)
 

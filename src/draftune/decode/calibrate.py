@@ -13,6 +13,7 @@ from draftune.decode.cost import Costs
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
 from draftune.decode.plan import Plan
+from draftune.decode.remembered import remembered
 from draftune.drafters.base import Drafter, Greedy, Prefix
 from draftune.target.base import Runner
 from draftune.types import Request
@@ -49,11 +50,29 @@ def calibrate(runner: Runner, drafter: Drafter, *, num_rows: int = 1, length: in
     )
 
 
-def adaptive(runner: Runner, drafter: Drafter, *, num_rows: int, length: int, most: int) -> Plan:
-    """A plan for this machine that knows nothing yet of how drafts will fare."""
+def adaptive(
+    runner: Runner,
+    drafter: Drafter,
+    *,
+    num_rows: int,
+    length: int,
+    most: int,
+    alpha: Sequence[float] = (),
+    pair: tuple[object, ...] = (),
+) -> Plan:
+    """A plan for this machine.
+
+    `alpha` is what is known of how drafts fare; by default about what minutes of training give. With `pair`, a name of
+    target and drafter, this machine's costs are remembered from run to run.
+    """
     room = runner.shape.max_length - TOKENS - most - 1
-    costs = calibrate(runner, drafter, num_rows=num_rows, length=max(1, min(length, room)), most=most)
-    return Plan(costs, [UNKNOWN_ALPHA], most)
+    length = max(1, min(length, room))
+
+    def measure() -> Costs:
+        return calibrate(runner, drafter, num_rows=num_rows, length=length, most=most)
+
+    whole = (*pair, runner.kind, runner.device, torch.get_num_threads(), num_rows, length, most)
+    return Plan(remembered(whole, measure) if pair else measure(), alpha or [UNKNOWN_ALPHA], most)
 
 
 def _between(runner: Runner, drafter: Drafter, requests: Sequence[Request], most: int) -> tuple[float, float]:

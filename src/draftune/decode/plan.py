@@ -12,6 +12,7 @@ from draftune.types import Round
 
 PRIOR_ROUNDS = 16.0  # how many rounds of experience the acceptance known beforehand is worth
 MEMORY = 0.98  # what a round still counts after the next one: texts change their character
+PROBE = 32  # rounds without drafts after which one is tried
 EVERY = 4  # rounds after which the choice is made anew
 
 
@@ -29,8 +30,8 @@ class Plan:
 
     @property
     def num_drafts(self) -> int:
-        """K of the next round; 0 where a plain step is the fastest."""
-        return self._chosen
+        """K of the next round; 0 where a plain step is the fastest, with a single draft now and then to see."""
+        return self._chosen or int(self._age % PROBE == PROBE - 1)
 
     @property
     def alpha(self) -> list[float]:
@@ -40,7 +41,7 @@ class Plan:
 
     def learn(self, rounds: Sequence[Round]) -> None:
         """Take in what became of a round's drafts, row by row."""
-        for offset in range(self.most):
+        for offset in range(min(self.most, max((one.num_drafted for one in rounds), default=0))):
             self._reached[offset] *= MEMORY
             self._stood[offset] *= MEMORY
         for one in rounds:

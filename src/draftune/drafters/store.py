@@ -11,6 +11,7 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from draftune import config as configs
 from draftune import errors, storage
@@ -76,6 +77,50 @@ def load(folder: Path, parts: TargetParts) -> tuple[Drafter, DrafterCard]:
     return drafter.to(parts.head_VD.device).eval(), DrafterCard(
         name=settings["drafter"], config=config, extra=settings["extra"]
     )
+
+
+def begin_from(folder: Path, drafter: Drafter, name: str, config: Config, parts: TargetParts, ids: Tensor) -> None:
+    """Nothing; a fresh drafter over the tokens `ids` gets the weights of one that was stored, maybe for another target.
+
+    `folder` is the stored drafter's own, or a bundle that holds one of this name. Of a weight with a row for each
+    token of the vocabulary, the rows of tokens that both know are taken; the others stay fresh. Raises StorageError
+    where there is none, MismatchError where its width or its parts are others.
+    """
+    place = next((one for one in _places(folder, name) if _is(one, name)), None)
+    if place is None:
+        raise errors.StorageError(
+            doing=f"starting from {folder}", met=f"it holds no drafter {name!r}", todo="give a bundle that has one"
+        )
+    doing = f"starting {name!r} from {place}"
+    settings, theirs = _read(place, doing)
+    _check_shape(configs.make(TargetShape, settings["target"], doing=doing), parts.shape, doing)
+    known, mine = Vocabulary(theirs.pop(VOCABULARY_IDS), parts.shape.vocab_size), drafter.state_dict()
+    shared = ids[known.labels(ids) >= 0]
+    to, source = Vocabulary(ids, parts.shape.vocab_size).labels(shared), known.labels(shared)
+    smaller = config.build(parts, Vocabulary(ids[:-1], parts.shape.vocab_size)).state_dict() if len(ids) > 1 else {}
+    for key, weight in mine.items():
+        by_token = key in smaller and smaller[key].shape != weight.shape
+        other = theirs.get(key)
+        fits = other is not None and (other.shape[1:] == weight.shape[1:] if by_token else other.shape == weight.shape)
+        if other is None or not fits or len(theirs) != len(mine):
+            met, todo = f"its weight {key!r} is another or none", "give a drafter of the same parts and settings"
+            raise errors.MismatchError(doing=doing, met=met, todo=todo)
+        if by_token:
+            weight[to] = other[source].to(weight)
+        else:
+            weight.copy_(other)
+
+
+def _places(folder: Path, name: str) -> tuple[Path, ...]:
+    return folder, folder / "drafter", folder / "drafters" / name
+
+
+def _is(folder: Path, name: str) -> bool:
+    """Whether a drafter of this name lies in the folder."""
+    try:
+        return json.loads((folder / "config.json").read_text())["drafter"] == name
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _read(folder: Path, doing: str) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:

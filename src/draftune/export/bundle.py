@@ -28,7 +28,7 @@ from draftune.target.base import TargetShape
 from draftune.target.target import Target
 
 FORMAT = 1  # of bundle.json; raised when a field changes its meaning
-CARD = "bundle.json"
+CARD, RUN = "bundle.json", "run.json"
 PACKAGES = ("draftune", "torch", "transformers", "peft", "safetensors")
 
 
@@ -162,7 +162,7 @@ def _fill(folder: Path, card: Card, target: Target, drafters: Mapping[str, Packe
             vocabulary=packed.vocabulary,
             extra={"target_fingerprint": card.tuned_fingerprint},
         )
-    (folder / "run.json").write_text(_json(run), encoding="utf-8")
+    (folder / RUN).write_text(_json(run), encoding="utf-8")
     (folder / CARD).write_text(_json(configs.to_dict(card)), encoding="utf-8")
 
 
@@ -238,6 +238,15 @@ def read(
     return Bundle(
         folder=folder, card=card, target=target, drafters={name: _drafter(folder, card, target, name) for name in names}
     )
+
+
+def known_alpha(folder: Path, name: str) -> list[float]:
+    """α_1, α_2, .. of a drafter on held-out rows, as its training found them; empty where that is not known."""
+    try:
+        found = json.loads((folder / RUN).read_text(encoding="utf-8"))["acceptance"][name]
+        return [found[f"alpha_{k}"] for k in range(1, len(found)) if f"alpha_{k}" in found]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _check_name(folder: Path, card: Card, name: str) -> None:

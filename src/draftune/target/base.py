@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -49,6 +49,7 @@ class Runner(Protocol):
     The order of calls is `open`, `prefill`, then any number of `forward` and `commit` pairs.
     """
 
+    kind: ClassVar[str]  # as it is named in reports
     shape: TargetShape
     device: torch.device
     lengths: Tensor  # [B] int64: committed tokens of each row

@@ -34,6 +34,7 @@ class TrainConfig:
     lora: LoraSettings = field(default_factory=LoraSettings)
     adapter_rows: int | None = 600  # None = all
     adapter_epochs: int = 2  # 0 = the target is already tuned
+    start_from: str | None = None  # a bundle or drafter folder whose weights the drafters of the same name begin with
     drafter_rows: int | None = None
     drafter_epochs: int = 4
     drafter_minutes: float | None = None  # wall clock of each drafter's training, the target's features included

@@ -14,6 +14,7 @@ import torch
 from draftune import config as configs
 from draftune import errors, storage
 from draftune.data.task import Task
+from draftune.drafters import store
 from draftune.drafters.base import Config, Drafter
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
@@ -157,6 +158,10 @@ def _build(
         if config.mode == "joint" and not module.trainable:
             met = f"{name!r} has nothing to train"
             raise errors.ConfigError(doing="training jointly", met=met, todo="use mode 'after' for it")
+        if config.start_from is not None and module.trainable:
+            ids = material.vocabulary.ids
+            with torch.no_grad():
+                store.begin_from(Path(config.start_from), module, name, choice, parts, ids)
         made[name] = module
     return made
 

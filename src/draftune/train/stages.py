@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from draftune import errors
 from draftune.drafters.base import DraftBatch, Drafter
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target import lora
@@ -129,6 +130,9 @@ def _objective(
 ) -> CrossEntropy | Distillation:
     if config.objective == "text":
         return CrossEntropy(config.num_drafts, config.decay)
+    if FINAL not in batch.features.taps:
+        met = f"objective = {config.objective} for a drafter that does not hear the final layer"
+        raise errors.ConfigError(doing="training a drafter", met=met, todo="set objective=text")
     with torch.no_grad():
         teacher = Teacher(batch, lambda hidden_PD: target.logits(hidden_PD, vocabulary.columns_or_none))
     return Distillation(config.num_drafts, config.decay, teacher, hard=config.objective == "likeliest")
