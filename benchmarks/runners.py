@@ -88,7 +88,7 @@ def floor(target: Any) -> dict[str, Callable[[], object]]:
         for rows in FLOORS:
             pairs = []
             for weight in weights:
-                packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous().to_mkldnn(), rows)
+                packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), rows)
                 pairs.append((torch.randn(rows, weight.shape[1]).to(weight.dtype), packed))
             found[f"floor, {rows} tokens"] = lambda pairs=pairs: multiply(pairs)
     return found

@@ -120,7 +120,12 @@ def merge(target: Target, *, keep: bool = True) -> Target:
         return target
     known_as = target.fingerprint()
     model = copy.deepcopy(target.model) if keep else target.model
+    before = {weight.data_ptr() for weight in model.parameters()}
     merged = model.merge_and_unload(safe_merge=True).eval()
+    if not keep:  # what was not folded may still lie in the mapped file, which would stay in memory for its sake
+        for weight in merged.parameters():
+            if weight.data_ptr() in before:
+                weight.data = weight.data.clone()
     return Target(merged.requires_grad_(False), target.tokenizer, target.name, known_as=known_as)
 
 
