@@ -73,6 +73,9 @@ class Peer:
             "decode_tokens_per_s": sum(count for count, _ in decoded) / sum(seconds for _, seconds in decoded),
             "decode_median_tokens_per_s": statistics.median(count / seconds for count, seconds in decoded),
             "total_tokens_per_s": sum(self.counts) / sum(self.wholes),
+            "total_median_tokens_per_s": statistics.median(
+                count / whole for count, whole in zip(self.counts, self.wholes, strict=True)
+            ),
             "first_token_s": statistics.median(self.firsts),
             "num_tokens": sum(self.counts),
             "same_as_plain": sum(one == other for one, other in zip(self.answers, plain.answers, strict=True)),
@@ -211,10 +214,10 @@ def start(wanted: Mapping[str, tuple[str, dict[str, Any]]]) -> tuple[list[Peer],
 
 
 def table(found: Mapping[str, dict[str, Any]]) -> str:
-    """One line for each engine, the fastest first."""
+    """One line for each engine, the fastest first; medians over the prompts."""
     lines = [f"{'engine':34} {'decode tok/s':>12} {'whole tok/s':>12} {'first token':>12} {'same text':>10}"]
-    for name, one in sorted(found.items(), key=lambda pair: -pair[1]["decode_tokens_per_s"]):
-        speeds = f"{one['decode_tokens_per_s']:12.1f} {one['total_tokens_per_s']:12.1f}"
+    for name, one in sorted(found.items(), key=lambda pair: -pair[1]["decode_median_tokens_per_s"]):
+        speeds = f"{one['decode_median_tokens_per_s']:12.1f} {one['total_median_tokens_per_s']:12.1f}"
         lines.append(f"{name:34} {speeds} {1000 * one['first_token_s']:9.0f} ms {one['same_as_plain']:10}")
     return "\n".join(lines)
 
@@ -223,13 +226,13 @@ def draw(found: Mapping[str, dict[str, Any]], path: Path, task: str) -> None:
     """The same as bars."""
     from matplotlib.figure import Figure
 
-    names = sorted(found, key=lambda name: found[name]["decode_tokens_per_s"])
+    names = sorted(found, key=lambda name: found[name]["decode_median_tokens_per_s"])
     figure = Figure(figsize=(8, 0.4 * len(names) + 1.2), layout="constrained")
     axes = figure.subplots()
     colours = ["tab:blue" if name.startswith("draftune") else "tab:gray" for name in names]
-    bars = axes.barh(names, [found[name]["decode_tokens_per_s"] for name in names], color=colours)
+    bars = axes.barh(names, [found[name]["decode_median_tokens_per_s"] for name in names], color=colours)
     axes.bar_label(bars, fmt="%.0f", padding=3)
-    axes.set_xlabel("tokens per second, the prompt's reading apart")
+    axes.set_xlabel("tokens per second, the prompt's reading apart, median of the prompts")
     axes.set_title(f"SmolLM2-135M tuned on {task}, one answer at a time")
     figure.savefig(path, dpi=120)
 
