@@ -54,12 +54,13 @@ def tune(model: Path, rows: Path, out: Path, *more: str | Path, settings: Sequen
 
 
 @pytest.fixture(autouse=True, scope="session")
-def costs_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Costs of tiny models do not go to the user's cache."""
+def cache_of_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Costs and packed weights of tiny models do not go to the user's cache."""
     from draftune.decode import remembered
+    from draftune.target import image
 
-    folder = tmp_path_factory.mktemp("costs")
-    remembered.folder = lambda: folder
+    costs, packed = tmp_path_factory.mktemp("costs"), tmp_path_factory.mktemp("packed")
+    remembered.folder, image.folder = lambda: costs, lambda: packed
 
 
 @pytest.fixture(scope="session")

@@ -30,6 +30,8 @@ from draftune.types import Completion, Request
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from draftune.target.image import Image
+
 Batch = list[Request]
 SCORE_NAMES = {"after": "tuned", "joint": "joint"}  # what the target's own score is called, by how it was trained
 WARM_TOKENS = 16  # enough for every shape that a round meets
@@ -142,7 +144,7 @@ def make_requests(target: Target, task: Task, config: BenchConfig) -> list[Reque
     return requests
 
 
-def detokenizer(target: Target) -> Detokenize:
+def detokenizer(target: Target | Image) -> Detokenize:
     """From token ids to text, special tokens left out."""
     return lambda tokens: target.tokenizer.decode(
         list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False

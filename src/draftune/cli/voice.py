@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast, get_args
+from typing import TYPE_CHECKING, Any, cast, get_args
 
 from draftune import errors
 from draftune.cli import desk
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from draftune.decode.loop import Decoder
     from draftune.decode.plain import PlainDecoder
     from draftune.export.bundle import Bundle
+    from draftune.target.blocks import BlockRunner
+    from draftune.target.image import Image
     from draftune.target.target import Target
     from draftune.types import Message, Request, RunnerKind, Token
 
@@ -24,7 +26,7 @@ NO_DRAFTER = "none"
 class Voice:
     """The tuned target with its adapter folded in, and the decoder that speaks for it."""
 
-    target: Target
+    target: Target | Image
     decoder: Decoder | PlainDecoder
     drafter: str  # its name, or "none"
 
@@ -92,8 +94,8 @@ def open_voice(folder: Path, manner: Manner, *, dtype: str, device: str, base: s
     settings = {"num_drafts": known if wanted is None else wanted, "rule": manner.rule}
     kind = runner_kind(manner.runner)
     config = configs.make(DecodeConfig, settings, doing="reading the decoding settings")
-    bundle = open_bundle(folder, drafter=manner.drafter, dtype=dtype, device=device, base=base)
-    reader, detokenize = bundle.target.runner(kind, release=True), detokenizer(bundle.target)
+    bundle, reader = _open(folder, manner.drafter, kind, dtype=dtype, device=device, base=base)
+    detokenize = detokenizer(bundle.target)
     if not bundle.drafters:
         return Voice(target=bundle.target, decoder=PlainDecoder(reader, detokenize), drafter=NO_DRAFTER)
     [(name, module)] = bundle.drafters.items()
@@ -112,6 +114,31 @@ def open_voice(folder: Path, manner: Manner, *, dtype: str, device: str, base: s
     return Voice(target=bundle.target, decoder=decoder, drafter=name)
 
 
+def _open(
+    folder: Path, drafter: str | None, kind: RunnerKind, *, dtype: str, device: str, base: str | None
+) -> tuple[Bundle[Any], BlockRunner]:
+    """The bundle and a runner of its target, from the weights that an earlier call left packed if it did."""
+    from draftune.export import bundle as bundles
+
+    desk.quiet()
+    where: dict[str, Any] = {"dtype": dtype, "device": device, "base": base}
+    if kind in ("auto", "packed"):
+        kept = bundles.read_image(folder, drafters=_names(folder, drafter), **where)
+        if kept is not None:
+            return kept, kept.target.runner(kind)
+    bundle = open_bundle(folder, drafter=drafter, **where)
+    reader = bundle.target.runner(kind, release=True)
+    bundles.keep_image(bundle, base)
+    return bundle, reader
+
+
+def _names(folder: Path, drafter: str | None) -> list[str]:
+    """The drafters to load: the one asked for, the bundle's default, or none."""
+    from draftune.export import bundle as bundles
+
+    return [] if drafter == NO_DRAFTER else [drafter or bundles.read_card(folder).drafter]
+
+
 def runner_kind(name: str) -> RunnerKind:
     """The kind of runner of this name. Raises ConfigError where there is none."""
     from draftune.types import RunnerKind
@@ -123,7 +150,7 @@ def runner_kind(name: str) -> RunnerKind:
     return cast("RunnerKind", name)
 
 
-def open_bundle(folder: Path, *, drafter: str | None, dtype: str, device: str, base: str | None) -> Bundle:
+def open_bundle(folder: Path, *, drafter: str | None, dtype: str, device: str, base: str | None) -> Bundle[Target]:
     """The bundle with its adapter folded into the weights and one drafter, or none."""
     import dataclasses
 
@@ -131,10 +158,8 @@ def open_bundle(folder: Path, *, drafter: str | None, dtype: str, device: str, b
     from draftune.target import lora
 
     desk.quiet()
-    card = bundles.read_card(folder)
-    names = [] if drafter == NO_DRAFTER else [drafter or card.drafter]
-    bundle = bundles.read(folder, dtype=dtype, device=device, base=base, drafters=names)
-    return dataclasses.replace(bundle, target=lora.merge(bundle.target, keep=False)) if card.adapter else bundle
+    bundle = bundles.read(folder, dtype=dtype, device=device, base=base, drafters=_names(folder, drafter))
+    return dataclasses.replace(bundle, target=lora.merge(bundle.target, keep=False)) if bundle.card.adapter else bundle
 
 
 def speak(voice: Voice, request: Request) -> Iterator[tuple[str, list[Token]]]:

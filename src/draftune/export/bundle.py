@@ -16,15 +16,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+import torch
 
 from draftune import config as configs
 from draftune import errors, storage
 from draftune.drafters import store
 from draftune.drafters.base import Config, Drafter
 from draftune.drafters.vocabulary import Vocabulary
+from draftune.target import device as devices
+from draftune.target import image as images
 from draftune.target import load, lora
 from draftune.target.base import TargetShape
+from draftune.target.image import Image
 from draftune.target.target import Target
 
 FORMAT = 1  # of bundle.json; raised when a field changes its meaning
@@ -65,13 +70,16 @@ class Packed:
     vocabulary: Vocabulary
 
 
+Read = TypeVar("Read", bound="Target | Image")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Bundle:
+class Bundle(Generic[Read]):
     """A bundle read back: the tuned target, its drafters by name, and the card."""
 
     folder: Path
     card: Card
-    target: Target
+    target: Read
     drafters: Mapping[str, Drafter]
 
 
@@ -184,7 +192,7 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def template_hash(target: Target) -> str:
+def template_hash(target: Target | Image) -> str:
     """A hash of the chat template by which rows became tokens; another template means other prompts."""
     template = target.tokenizer.chat_template
     text = template if isinstance(template, str) else json.dumps(template, sort_keys=True)
@@ -218,7 +226,7 @@ def read(
     base: str | None = None,
     drafters: Iterable[str] | None = None,
     progress: Any = None,
-) -> Bundle:
+) -> Bundle[Target]:
     """The bundle in `folder`, its adapter active and its drafters ready. Only the named drafters are loaded, if named.
 
     `base` says where the base model is now, if it has moved. Raises MismatchError where base model, chat template,
@@ -235,9 +243,54 @@ def read(
         target = lora.attach(target, folder / "adapter")
     if target.fingerprint() != card.tuned_fingerprint:
         raise _other_adapter(folder, "the adapter in adapter/ is another than its drafters were trained for")
-    return Bundle(
-        folder=folder, card=card, target=target, drafters={name: _drafter(folder, card, target, name) for name in names}
-    )
+    drafters = {name: _drafter(folder, card, target, name) for name in names}
+    return Bundle(folder=folder, card=card, target=target, drafters=drafters)
+
+
+def read_image(
+    folder: Path,
+    *,
+    dtype: str = "auto",
+    device: str = "auto",
+    base: str | None = None,
+    drafters: Iterable[str] | None = None,
+) -> Bundle[Image] | None:
+    """The bundle with its target as `keep_image` left it in the cache: read in a moment, good for speaking alone.
+
+    None where it is not there for this device and precision, or where base model or adapter have changed since.
+    Raises as `read` does for a template, name or drafter that does not fit.
+    """
+    card = read_card(folder)
+    names = card.drafters if drafters is None else tuple(drafters)
+    for name in names:
+        _check_name(folder, card, name)
+    place, path = devices.choose(device), None
+    if place.type == "cpu":
+        path = _image_place(folder, card, devices.precision(dtype, place), base)
+    if path is None or not path.is_file():
+        return None
+    target = images.read(path, load.tokenizer(base or card.base_place), base or card.base)
+    if target is None:
+        return None
+    _check_template(folder, card, target)
+    loaded = {name: _drafter(folder, card, target, name) for name in names}
+    return Bundle(folder=folder, card=card, target=target, drafters=loaded)
+
+
+def keep_image(bundle: Bundle[Target], base: str | None = None) -> None:
+    """Nothing; the weights that the packed runner of a bundle reads stay in the user's cache for `read_image`."""
+    path = _image_place(bundle.folder, bundle.card, bundle.target.dtype, base)
+    if path is not None:
+        images.keep(bundle.target, path)
+
+
+def _image_place(folder: Path, card: Card, dtype: torch.dtype, base: str | None) -> Path | None:
+    """Where the target's image lies, or would; None on a machine without a compiler."""
+    sources = [*load.files(base or card.base_place), *(folder / "adapter").glob("adapter_*")]
+    try:
+        return images.place(card.tuned_fingerprint, dtype, sources)
+    except errors.TargetError:
+        return None
 
 
 def known_alpha(folder: Path, name: str) -> list[float]:
@@ -274,15 +327,19 @@ def _check_base(folder: Path, card: Card, target: Target) -> None:
             met=f"the weights of {target.name} are not those that it was tuned from",
             todo="give the model that it was tuned from",
         )
+    _check_template(folder, card, target)
+
+
+def _check_template(folder: Path, card: Card, target: Target | Image) -> None:
     if template_hash(target) != card.template:
         raise errors.MismatchError(
-            doing=doing,
+            doing=f"reading the bundle {folder}",
             met="the tokenizer's chat template is not the one that it was tuned with",
             todo="restore the template, or tune again",
         )
 
 
-def _drafter(folder: Path, card: Card, target: Target, name: str) -> Drafter:
+def _drafter(folder: Path, card: Card, target: Target | Image, name: str) -> Drafter:
     drafter, known = store.load(folder / _place(card, name), target.parts())
     if known.name != name:
         raise errors.MismatchError(

@@ -14,6 +14,7 @@ from draftune.kernels.products import (
     pack,
     padded,
     rnn_cell,
+    roomy,
     served,
 )
 from draftune.kernels.recurrent import RecurrentMlp
@@ -32,6 +33,7 @@ __all__ = [
     "pack",
     "padded",
     "rnn_cell",
+    "roomy",
     "served",
     "with_packed_linears",
 ]

@@ -26,7 +26,7 @@ def kernel() -> ctypes.CDLL:
     import torch  # noqa: F401  # its OpenMP must be there first: two pools of threads would get in each other's way
 
     compiler = _compiler()
-    path = storage.cache_folder() / f"kernel-{_version(compiler)}.so"
+    path = storage.cache_folder() / f"kernel-{version()}.so"
     if path.exists():
         return _loaded(path)
     with tempfile.TemporaryDirectory() as folder:
@@ -71,8 +71,13 @@ def _compiler() -> str:
     return found
 
 
-def _version(compiler: str) -> str:
-    """A hash of all that the compiled file depends on: the sources, the compiler, the CPU."""
+@cache
+def version() -> str:
+    """A hash of all that the compiled file depends on: the sources, the compiler, the CPU.
+
+    Raises TargetError where there is no compiler.
+    """
+    compiler = _compiler()
     said = subprocess.run([compiler, "--version"], capture_output=True, text=True, check=False).stdout
     cpu = platform.processor() or platform.machine()
     table = Path("/proc/cpuinfo")

@@ -20,10 +20,16 @@ def pack(weight_ND: Tensor) -> Tensor:
     """A matrix as the kernel reads it: in blocks of 32 rows, the last one filled up with zeros; same dtype, flat."""
     library, weight_ND = _library(), weight_ND.detach().contiguous()
     columns, depth = weight_ND.shape
-    packed = torch.empty(-(-columns // BLOCK) * BLOCK * depth, dtype=weight_ND.dtype)
-    library.advise(packed.data_ptr(), packed.numel() * packed.element_size())
+    packed = roomy(-(-columns // BLOCK) * BLOCK * depth * weight_ND.element_size()).view(weight_ND.dtype)
     getattr(library, f"pack_{DTYPES[weight_ND.dtype]}")(weight_ND.data_ptr(), columns, depth, packed.data_ptr())
     return packed
+
+
+def roomy(num_bytes: int) -> Tensor:
+    """Memory [num_bytes] uint8, not yet written, in large pages where the system has them."""
+    memory = torch.empty(num_bytes, dtype=torch.uint8)
+    _library().advise(memory.data_ptr(), num_bytes)
+    return memory
 
 
 def padded(vector_N: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from draftune.target.target import Target
 
 __all__ = ["MODELS", "Progress", "load", "tokenizer"]
 
+WEIGHTS = ("config.json", "*.safetensors", "*.bin", "*.index.json")
 Progress = Callable[[str, float], None]  # what is being done, and the fraction of it that is
 
 
@@ -45,6 +46,17 @@ def tokenizer(source: str) -> Any:
     extra = {"gguf_file": path.name} if path.is_file() else {}
     doing, todo = f"loading the tokenizer of {source!r}", "give a model folder, a hub id, a .gguf file or a named model"
     return _tokenizer(_place(source, None), doing, todo, extra)
+
+
+def files(source: str) -> list[Path]:
+    """The files on this machine that a target from `source` would be made of; none for a hub id."""
+    path = Path(source).expanduser()
+    if path.is_dir() and lora.is_adapter(path):
+        return [*path.glob("adapter_*"), *files(_base_of(path))]
+    if path.is_file():
+        return [path]
+    folder = Path(_place(source, None))
+    return [one for kind in WEIGHTS for one in folder.glob(kind)] if folder.is_dir() else []
 
 
 def _place(source: str, progress: Progress | None) -> str:

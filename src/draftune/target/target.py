@@ -103,6 +103,11 @@ class Target:
         """Whether the model gave up weights to a packed runner."""
         return any(weight.numel() == 0 for weight in self.causal.parameters())
 
+    @property
+    def packed(self) -> Packed | None:
+        """The weights as a packed runner reads them; None before one was opened."""
+        return self._packed[1] if self._packed else None
+
     def _pack(self, *, release: bool) -> Packed:
         if release:
             self._known_as = self.fingerprint()  # of weights that will be gone

@@ -50,9 +50,9 @@ class PackedRunner(BlockRunner):
 
     def _read(self, block: Block) -> tuple[Tensor, Tensor]:
         least, most = (int(one) for one in block.tokens.aminmax())
-        if least < 0 or most >= self._packed.num_embeddings:
+        if least < 0 or most >= self._packed.numbers.num_embeddings:
             odd = least if least < 0 else most
-            raise IndexError(f"token {odd} where the model knows 0..{self._packed.num_embeddings - 1}")
+            raise IndexError(f"token {odd} where the model knows 0..{self._packed.numbers.num_embeddings - 1}")
         self._grow(block)
         model, (num_rows, num_tokens) = self._packed.model, block.tokens.shape
         tokens_BM, slots_BM, positions_BM = (
@@ -110,7 +110,4 @@ class PackedRunner(BlockRunner):
             self._values_LBGCE = torch.nn.functional.pad(self._values_LBGCE, more)
         num_positions = min(-(-block.view // TABLE) * TABLE, self.shape.max_length)
         if num_positions > self._cosine_PR.shape[0]:
-            positions_1P = torch.arange(num_positions)[None]
-            tables = self._packed.rotary(torch.zeros(1, 1, self._packed.model.width), positions_1P)
-            half = self._packed.model.rotary // 2
-            self._cosine_PR, self._sine_PR = (one[0, :, :half].float().contiguous() for one in tables)
+            self._cosine_PR, self._sine_PR = self._packed.rotary(num_positions)

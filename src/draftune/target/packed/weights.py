@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ctypes import c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from draftune.kernels import DTYPES, LANES, pack, padded
 from draftune.target import anatomy
+from draftune.target.packed.rotary import Rotary, rotary_of
 
 if TYPE_CHECKING:
     from draftune.target.target import Target
@@ -20,39 +21,63 @@ if TYPE_CHECKING:
 FAMILIES = frozenset({"llama", "mistral", "qwen2", "qwen3", "phi3"})
 
 
+OF_LAYER = (
+    *("norm_before", "qkv", "qkv_bias", "query_norm", "key_norm", "out"),
+    *("norm_between", "gate_up", "down"),
+)
+SIZES = ("num_layers", "width", "heads", "groups", "head_width", "rotary", "inner", "vocabulary")
+OF_MODEL = (*SIZES, "epsilon", "scale")
+ONCE = ("embedding", "norm", "head", "head_bias")
+
+
 class CLayer(ctypes.Structure):
     """`Layer` of handed.h."""
 
-    _fields_ = [
-        *((name, c_void_p) for name in ("norm_before", "qkv", "qkv_bias", "query_norm", "key_norm", "out")),
-        *((name, c_void_p) for name in ("norm_between", "gate_up", "down")),
-        ("window", c_int64),
-    ]
+    _fields_ = [*((name, c_void_p) for name in OF_LAYER), ("window", c_int64)]
 
 
 class CModel(ctypes.Structure):
     """`Model` of handed.h."""
 
     _fields_ = [
-        *((name, c_int64) for name in ("num_layers", "width", "heads", "groups", "head_width", "rotary", "inner")),
-        ("vocabulary", c_int64),
-        ("epsilon", c_double),
-        ("scale", c_double),
+        *((name, c_int64) for name in SIZES),
+        *((name, c_double) for name in ("epsilon", "scale")),
         ("layers", ctypes.POINTER(CLayer)),
-        *((name, c_void_p) for name in ("embedding", "norm", "head", "head_bias")),
+        *((name, c_void_p) for name in ONCE),
     ]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """What the kernel must know of a model beside its tensors."""
+
+    num_layers: int
+    width: int
+    heads: int
+    groups: int
+    head_width: int
+    rotary: int  # entries of a head that are turned
+    inner: int
+    vocabulary: int  # rows of the head
+    num_embeddings: int  # tokens that can be read
+    epsilon: float
+    scale: float
+    windows: tuple[int, ...]  # of each layer; 0 = it sees everything
+
+
+@dataclass(frozen=True, kw_only=True)
 class Packed:
-    """A model that the kernel can read, with all that its pointers point at."""
+    """A model that the kernel can read."""
 
     kernel: ctypes.CDLL
-    model: CModel
-    dtype: torch.dtype
-    num_embeddings: int  # tokens that can be read
-    rotary: Any  # the model's own module from positions to cosine and sine
-    held: list[Any]
+    numbers: Numbers
+    tensors: Mapping[str, Tensor]  # "embedding", "head", "3.qkv": those of `CModel`, and of `CLayer` with their layer
+    rotary: Rotary
+    model: CModel  # points at the tensors
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.tensors["embedding"].dtype
 
     @property
     def suffix(self) -> str:
@@ -93,44 +118,50 @@ def _head_width(target: Target) -> int:
 
 def make(target: Target, kernel: ctypes.CDLL, *, release: bool = False) -> Packed:
     """Pack everything. The model itself stays as it is; with `release`, its layers lose their matrices one by one."""
-    config, held = target.causal.config, []
-    packer = _Packer(held)
-    layers = (CLayer * len(target.layers))()
+    tensors: dict[str, Tensor] = {}
     for number, layer in enumerate(target.layers):
-        layers[number] = _layer(layer, packer)
+        tensors |= {f"{number}.{name}": one for name, one in _layer(layer).items()}
         if release:
             _empty(layer)
-    for layer, window in zip(layers, _windows(target), strict=True):
-        layer.window = window or 0
     body: Any = target.body
-    first: Any = target.layers[0]
-    head, head_width = target.causal.get_output_embeddings(), _head_width(target)
-    cosine_1TR, _ = body.rotary_emb(torch.zeros(1, 1, config.hidden_size), torch.zeros(1, 1, dtype=torch.int64))
-    model = CModel(
-        num_layers=len(layers),
+    head = target.causal.get_output_embeddings()
+    tensors |= {
+        "embedding": target.causal.get_input_embeddings().weight.detach(),
+        "norm": padded(body.norm.weight),
+        "head": pack(head.weight),
+    }
+    if head.bias is not None:
+        tensors["head_bias"] = padded(head.bias)
+    return link(kernel, _numbers(target), tensors, rotary_of(target))
+
+
+def link(kernel: ctypes.CDLL, numbers: Numbers, tensors: Mapping[str, Tensor], rotary: Rotary) -> Packed:
+    """The model made of these tensors, which are kept and not copied."""
+    places = {name: one.data_ptr() for name, one in tensors.items()}
+    layers = (CLayer * numbers.num_layers)()
+    for number, window in enumerate(numbers.windows):
+        layers[number] = CLayer(window=window, **{name: places.get(f"{number}.{name}") for name in OF_LAYER})
+    sizes = {name: getattr(numbers, name) for name in OF_MODEL}
+    model = CModel(layers=layers, **sizes, **{name: places.get(name) for name in ONCE})
+    return Packed(kernel=kernel, numbers=numbers, tensors=tensors, rotary=rotary, model=model)
+
+
+def _numbers(target: Target) -> Numbers:
+    config, first, head_width = target.causal.config, target.layers[0], _head_width(target)
+    cosine_PR, _ = rotary_of(target)(1)
+    return Numbers(
+        num_layers=len(target.layers),
         width=config.hidden_size,
         heads=config.num_attention_heads,
         groups=config.num_key_value_heads,
         head_width=head_width,
-        rotary=cosine_1TR.shape[-1],
+        rotary=2 * cosine_PR.shape[1],
         inner=config.intermediate_size,
-        vocabulary=head.weight.shape[0],
+        vocabulary=target.causal.get_output_embeddings().weight.shape[0],
+        num_embeddings=target.causal.get_input_embeddings().weight.shape[0],
         epsilon=config.rms_norm_eps,
         scale=getattr(first.self_attn, "scaling", head_width**-0.5),
-        layers=layers,
-        embedding=packer.as_it_is(target.causal.get_input_embeddings().weight),
-        norm=packer.wide(body.norm.weight),
-        head=packer.matrix(head.weight),
-        head_bias=packer.wide(head.bias),
-    )
-    held.append(layers)
-    return Packed(
-        kernel=kernel,
-        model=model,
-        dtype=target.dtype,
-        num_embeddings=target.causal.get_input_embeddings().weight.shape[0],
-        rotary=body.rotary_emb,
-        held=held,
+        windows=tuple(window or 0 for window in _windows(target)),
     )
 
 
@@ -151,46 +182,24 @@ def _windows(target: Target) -> list[int | None]:
     return [windows[kind] for kind in types or [""] * len(target.layers)]
 
 
-def _layer(layer: Any, packer: _Packer) -> CLayer:
+def _layer(layer: Any) -> dict[str, Tensor]:
+    """The tensors of a decoder layer under their names in `CLayer`."""
     attention, mlp = layer.self_attn, layer.mlp
     fused = hasattr(attention, "qkv_proj")
     parts = [attention.qkv_proj] if fused else [attention.q_proj, attention.k_proj, attention.v_proj]
     biases = [part.bias for part in parts if part.bias is not None]
     gate_ID, up_ID = mlp.gate_up_proj.weight.chunk(2) if fused else (mlp.gate_proj.weight, mlp.up_proj.weight)
     in_turn = torch.stack([gate_ID.unflatten(0, (-1, LANES)), up_ID.unflatten(0, (-1, LANES))], dim=1).flatten(0, 2)
-    norms = [getattr(getattr(attention, name, None), "weight", None) for name in ("q_norm", "k_norm")]
-    return CLayer(
-        norm_before=packer.wide(layer.input_layernorm.weight),
-        qkv=packer.matrix(torch.cat([part.weight for part in parts])),
-        qkv_bias=packer.wide(torch.cat(biases) if biases else None),
-        query_norm=packer.wide(norms[0]),
-        key_norm=packer.wide(norms[1]),
-        out=packer.matrix(attention.o_proj.weight),
-        norm_between=packer.wide(layer.post_attention_layernorm.weight),
-        gate_up=packer.matrix(in_turn),
-        down=packer.matrix(mlp.down_proj.weight),
-    )
-
-
-class _Packer:
-    """Makes what the kernel points at, and keeps it."""
-
-    def __init__(self, held: list[Any]) -> None:
-        self.held = held
-
-    def matrix(self, weight_ND: Tensor) -> int:
-        """The address of a packed matrix."""
-        self.held.append(pack(weight_ND))
-        return self.held[-1].data_ptr()
-
-    def wide(self, vector_N: Tensor | None) -> int | None:
-        """The address of a vector in fp32, None where there is none."""
-        if vector_N is None:
-            return None
-        self.held.append(padded(vector_N))
-        return self.held[-1].data_ptr()
-
-    def as_it_is(self, weight: Tensor) -> int:
-        """The address of a tensor that the model itself holds."""
-        self.held.append(weight)
-        return weight.detach().data_ptr()
+    vectors = {
+        "norm_before": layer.input_layernorm.weight,
+        "qkv_bias": torch.cat(biases) if biases else None,
+        "query_norm": getattr(getattr(attention, "q_norm", None), "weight", None),
+        "key_norm": getattr(getattr(attention, "k_norm", None), "weight", None),
+        "norm_between": layer.post_attention_layernorm.weight,
+    }
+    return {name: padded(one) for name, one in vectors.items() if one is not None} | {
+        "qkv": pack(torch.cat([part.weight for part in parts])),
+        "out": pack(attention.o_proj.weight),
+        "gate_up": pack(in_turn),
+        "down": pack(mlp.down_proj.weight),
+    }
