@@ -127,7 +127,7 @@ def test_rows_are_looked_up_normalized(dtype: torch.dtype) -> None:
     torch.testing.assert_close(kernels.NormalizedRows(table, 1e-6)(tokens), wanted)
 
 
-@pytest.mark.parametrize("width", [1, 15, 16, 50])
+@pytest.mark.parametrize("width", [1, 15, 16, 50, 1023, 1024, 1057, 3000])
 def test_the_first_of_the_largest(width: int) -> None:
     x = torch.randint(-3, 3, (2, 7, width)).float()
     wanted = torch.tensor([[row.tolist().index(max(row.tolist())) for row in part] for part in x])

@@ -9,6 +9,8 @@ import torch
 
 from draftune.decode.loop import DecodeConfig, Decoder
 from draftune.decode.plain import PlainDecoder
+from draftune.drafters.base import Greedy
+from draftune.drafters.compose import ComposedDrafter, State
 from draftune.drafters.table import DRAFTERS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.target import graphs
@@ -79,6 +81,25 @@ def test_drafted_text_is_that_of_the_general_runner(name: str) -> None:
     plain = PlainDecoder(target.runner("general")).generate(requests())
     drafted = Decoder(target.runner("graphs"), drafter, DecodeConfig(num_drafts=3)).generate(requests())
     assert [one.tokens for one in drafted] == [one.tokens for one in plain]
+
+
+@pytest.mark.parametrize("name", ["semiar-gru", "semiar-fixed", "semiar-state", "medusa", "hydra", "redrafter"])
+@torch.inference_mode()
+def test_replayed_drafts_are_the_drafts(name: str) -> None:
+    """With graphs off; every round finds the buffers of the one before and nothing else of it."""
+    torch.manual_seed(0)
+    drafter = DRAFTERS.load(name)().build(tiny("llama").parts(), Vocabulary(torch.arange(0, 64, 2), 64))
+    assert isinstance(drafter, ComposedDrafter)
+    for parameter in drafter.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    replayed, met = drafter.replayed(), []
+    for num_rows, num_drafts in [(2, 3), (2, 3), (1, 2), (2, 3)]:
+        hidden_BD, anchor_B = torch.randn(num_rows, 32).double(), torch.randint(64, (num_rows,))
+        state, budget_B = State(hidden=hidden_BD, anchor=anchor_B), torch.full((num_rows,), num_drafts)
+        wanted, draft = (one.propose(state, budget_B, Greedy()) for one in (drafter, replayed))
+        assert torch.equal(draft.tokens, wanted.tokens)
+        met.append(draft.tokens)
+    assert not torch.equal(met[0], met[1])
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from draftune import config as configs
 from draftune import errors, kernels
-from draftune.drafters.base import Config, DraftBatch, Drafter, Objective, Prefix, Sampler
+from draftune.drafters.base import Config, DraftBatch, Drafter, Greedy, Objective, Prefix, Sampler
 from draftune.drafters.context import Context
 from draftune.drafters.fused import FusedStep
 from draftune.drafters.head import Head
@@ -21,6 +21,7 @@ from draftune.drafters.recent import EPSILON, Recent, normalize
 from draftune.drafters.table import CONTEXTS, HEADS, RECENTS
 from draftune.drafters.vocabulary import Vocabulary
 from draftune.drafters.windows import windows
+from draftune.kernels import Replay
 from draftune.registry import Registry
 from draftune.target.base import TargetParts
 from draftune.types import Draft, Features, Verdict
@@ -102,6 +103,7 @@ class ComposedDrafter(Drafter):
         self._embedding_VD = parts.embedding_VD.detach()  # lent: neither copied nor moved nor saved
         self._rows: Callable[[Tensor], Tensor] | None = None  # a faster way to look up what is lent
         self._fused: FusedStep | None = None
+        self._replays: dict[tuple[int, int], Replay] | None = None  # by rows and drafts
         self._dtype: torch.dtype | None = None  # of packed parts, which have no parameters to tell it by
         wide = parts.head_VD.dtype == torch.float64
         self.to(parts.head_VD.device, torch.float64 if wide else torch.float32)
@@ -112,6 +114,8 @@ class ComposedDrafter(Drafter):
         return min(most, default=None)
 
     def ready(self) -> ComposedDrafter:
+        if any(one.is_cuda for one in self.parameters()):
+            return self.replayed()
         if not kernels.served(*self.parameters()):
             return self
         twin = copy.copy(self)
@@ -125,24 +129,50 @@ class ComposedDrafter(Drafter):
             twin._rows = kernels.NormalizedRows(self._embedding_VD, EPSILON)
         return twin
 
+    def replayed(self) -> ComposedDrafter:
+        """A twin whose greedy rounds are replayed as CUDA graphs; on a CPU the same with graphs off."""
+        twin = copy.copy(self)
+        twin._replays = {}
+        return twin
+
     def begin(self, prefix: Prefix) -> State:
         last_B = prefix.lengths - 1
         hidden_BLD = prefix.features.hidden[torch.arange(len(last_B)), last_B]
         return State(hidden=hidden_BLD.flatten(1), anchor=prefix.anchor)
 
     def propose(self, state: State, budget_B: Tensor, sampler: Sampler) -> Draft:
-        drafted_BK, probs, num_drafts = state.anchor[:, None][:, :0], [], int(budget_B.max())
-        ids_V = self.vocabulary.columns_or_none
-        if self._fused is not None and sampler.greedy:
-            tokens_BK = self._fused.draft(state.hidden, state.anchor, num_drafts, ids_V)
+        num_drafts, ids_V = int(budget_B.max()), self.vocabulary.columns_or_none
+        if sampler.greedy and num_drafts and (self._fused is not None or self._replays is not None):
+            tokens_BK = self._greedily(state.hidden, state.anchor, num_drafts)
             return Draft(tokens=tokens_BK, num_drafted=budget_B, ids=ids_V)
-        token_B, say = state.anchor, self._start(state.hidden, num_drafts)
+        tokens_BK, probs = self._draft(state.hidden, state.anchor, num_drafts, sampler)
+        q_BKV = torch.stack(probs, dim=1) if probs else None
+        return Draft(tokens=tokens_BK, num_drafted=budget_B, probs=q_BKV, ids=ids_V)
+
+    def _draft(
+        self, hidden_BD: Tensor, anchor_B: Tensor, num_drafts: int, sampler: Sampler
+    ) -> tuple[Tensor, list[Tensor]]:
+        """K tokens a row, and what each was drawn from unless that is a point mass."""
+        drafted_BK, token_B, probs = anchor_B[:, None][:, :0], anchor_B, []
+        say = self._start(hidden_BD, num_drafts)
         for offset in range(num_drafts):
-            token_B, q_BV = sampler(say(offset, token_B), drafted_BK, ids_V)
+            token_B, q_BV = sampler(say(offset, token_B), drafted_BK, self.vocabulary.columns_or_none)
             drafted_BK = torch.cat([drafted_BK, token_B[:, None]], dim=1)
-            probs.append(q_BV)
-        q_BKV = torch.stack(probs, dim=1) if probs and probs[0] is not None else None
-        return Draft(tokens=drafted_BK, num_drafted=budget_B, probs=q_BKV, ids=ids_V)
+            probs += [] if q_BV is None else [q_BV]
+        return drafted_BK, probs
+
+    def _greedily(self, hidden_BD: Tensor, anchor_B: Tensor, num_drafts: int) -> Tensor:
+        """The likeliest tokens [B,K], in one call of the kernel or one replay of a graph."""
+        if self._fused is not None:
+            return self._fused.draft(hidden_BD, anchor_B, num_drafts, self.vocabulary.columns_or_none)
+        assert self._replays is not None
+        key = (len(anchor_B), num_drafts)
+        if key not in self._replays:
+            self._replays[key] = Replay(
+                lambda hidden_BD, anchor_B: [self._draft(hidden_BD, anchor_B, num_drafts, Greedy())[0]],
+                capture=anchor_B.is_cuda,
+            )
+        return self._replays[key](hidden_BD, anchor_B)[0]
 
     def _start(self, hidden_BD: Tensor, num_drafts: int) -> Callable[[int, Tensor], Tensor]:
         """One round: a function from offset and newest token [B] to logits [B,V'], to be called offset by offset."""

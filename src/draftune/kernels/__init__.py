@@ -1,4 +1,4 @@
-"""What decoding on a CPU spends its time on, compiled once for this machine. Knows no room; everyone may ask."""
+"""What decoding spends its time on, compiled once for this machine or replayed. Knows no room; everyone may ask."""
 
 from draftune.kernels.build import kernel
 from draftune.kernels.modules import with_packed_linears
@@ -18,6 +18,7 @@ from draftune.kernels.products import (
     served,
 )
 from draftune.kernels.recurrent import RecurrentMlp
+from draftune.kernels.replay import Replay
 
 __all__ = [
     "BLOCK",
@@ -26,6 +27,7 @@ __all__ = [
     "Matrix",
     "NormalizedRows",
     "RecurrentMlp",
+    "Replay",
     "gru_cell",
     "kernel",
     "largest",

@@ -47,17 +47,26 @@ void embed(const T* table, const int64_t* tokens, int64_t rows, int64_t width, f
 
 // The first of the largest numbers of each row.
 void largest(const float* x, int64_t rows, int64_t width, int64_t* places) {
+  constexpr int64_t PIECE = 64 * LANES;  // the place is looked for in the piece that holds the largest alone
   for (int64_t row = 0; row < rows; ++row, x += width) {
-    f32x16 best = all(-INFINITY);
-    int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) {
-      const f32x16 part = load(x + i);
-      best = part > best ? part : best;
-    }
     float top = -INFINITY;
-    for (int lane = 0; lane < LANES; ++lane) top = std::max(top, best[lane]);
-    for (; i < width; ++i) top = std::max(top, x[i]);
-    places[row] = std::find(x, x + width, top) - x;
+    int64_t piece = 0;
+    for (int64_t start = 0; start < width; start += PIECE) {
+      const int64_t end = std::min(start + PIECE, width);
+      f32x16 best = all(-INFINITY), other = best;
+      int64_t i = start;
+      for (; i + 2 * LANES <= end; i += 2 * LANES) {
+        const f32x16 part = load(x + i), next = load(x + i + LANES);
+        best = part > best ? part : best;
+        other = next > other ? next : other;
+      }
+      best = other > best ? other : best;
+      float found = -INFINITY;
+      for (int lane = 0; lane < LANES; ++lane) found = std::max(found, best[lane]);
+      for (; i < end; ++i) found = std::max(found, x[i]);
+      if (found > top) top = found, piece = start;
+    }
+    places[row] = std::find(x + piece, x + width, top) - x;
   }
 }
 

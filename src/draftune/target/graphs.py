@@ -9,12 +9,12 @@ same code runs with graphs off.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from draftune.kernels import Replay
 from draftune.target.blocks import Block
 from draftune.target.runner import HuggingFaceRunner
 
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 
 BUCKET = 256  # slots by which the view grows: one graph for each size and width
 WIDEST = 32  # tokens a row of a block that is replayed
-WARM_UPS = 3  # calls before a capture, as torch asks for: libraries set themselves up in them
-
-Reader = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # tokens, slots, positions -> final, taps
 
 
 class GraphRunner(HuggingFaceRunner):
@@ -37,7 +34,7 @@ class GraphRunner(HuggingFaceRunner):
         super().__init__(target)
         self._capture = self.device.type == "cuda"
         self._made_for: tuple[int, tuple[int, ...]] | None = None  # rows and taps
-        self._graphs: dict[tuple[torch.Size, int], Reader] = {}
+        self._graphs: dict[tuple[torch.Size, int], Replay] = {}
         self._pool = torch.cuda.graph_pool_handle() if self._capture else None
 
     def _make_room(self, num_rows: int, capacity: int) -> None:
@@ -57,41 +54,18 @@ class GraphRunner(HuggingFaceRunner):
             return super()._read(block)
         key = (block.tokens.shape, view)
         if key not in self._graphs:
-            self._graphs[key] = self._made(block, view)
-        return self._graphs[key](block.tokens, block.slots, block.positions)
+            self._graphs[key] = self._made(view)
+        final_BMD, taps_BMLD = self._graphs[key](block.tokens, block.slots, block.positions)
+        return final_BMD, taps_BMLD
 
-    def _made(self, block: Block, view: int) -> Reader:
-        buffers = [one.clone().contiguous() for one in (block.tokens, block.slots, block.positions)]
-        fixed = Block(tokens=buffers[0], slots=buffers[1], positions=buffers[2], view=view)
+    def _made(self, view: int) -> Replay:
         read = super()._read
-        run = (lambda: read(fixed)) if not self._capture else _captured(lambda: read(fixed), self._pool)
 
-        def replay(*given: Tensor) -> tuple[Tensor, Tensor]:
-            for buffer, one in zip(buffers, given, strict=True):
-                buffer.copy_(one, non_blocking=True)
-            final_BMD, taps_BMLD = run()
-            return final_BMD.clone(), taps_BMLD.clone()  # the next replay writes where these lie
+        def function(tokens_BM: Tensor, slots_BM: Tensor, positions_BM: Tensor) -> tuple[Tensor, Tensor]:
+            # A block that is read twice writes the same, so it may be read several times before a capture.
+            return read(Block(tokens=tokens_BM, slots=slots_BM, positions=positions_BM, view=view))
 
-        return replay
-
-
-def _captured(function: Callable[[], tuple[Tensor, Tensor]], pool: object) -> Callable[[], tuple[Tensor, Tensor]]:
-    """The function as a CUDA graph. A block that is read twice writes the same, so warming up is safe."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(WARM_UPS):
-            function()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=pool):  # type: ignore[arg-type]
-        results = function()
-
-    def replay() -> tuple[Tensor, Tensor]:
-        graph.replay()
-        return results
-
-    return replay
+        return Replay(function, capture=self._capture, pool=self._pool)
 
 
 def _in_steps(slots: int) -> int:
