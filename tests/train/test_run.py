@@ -151,15 +151,16 @@ def distance(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> f
 def test_the_draft_gradient_reaches_the_adapter_unless_switched_off(tmp_path: Path) -> None:
     """With Adam a smaller loss is the same first step: detached, the joint adapter moves as the plain one does."""
     plain = adapter_after_one_step(tmp_path / "plain", drafters=())
-    joint = {"mode": "joint", "draft_weight": 0.5}
-    detached = adapter_after_one_step(tmp_path / "detached", draft_gradient_to_adapter=False, **joint)
+    joint = {"mode": "joint", "draft_weight": 0.5, "joint_warmup": 0.0, "guard": None}
+    detached = adapter_after_one_step(tmp_path / "detached", draft_gradient=0.0, **joint)
     attached = adapter_after_one_step(tmp_path / "attached", **joint)
     assert distance(detached, plain) < 1e-5
     assert distance(attached, plain) > 5e-4
 
 
 def test_joint(tmp_path: Path) -> None:
-    out = tune(echo.target(), echo.task(), echo.config(mode="joint", drafter_after_joint=True), folder=tmp_path)
+    config = echo.config(mode="joint", drafter_after_joint=True, guard=None)
+    out = tune(echo.target(), echo.task(), config, folder=tmp_path)
     assert {one["stage"] for one in out.history} == {"joint", "drafter:semiar-gru"}
     for one in steps(out, "joint"):
         assert one["loss"] == pytest.approx(0.8 * one["lm"] + 0.2 * one["draft"], rel=1e-6)

@@ -23,7 +23,8 @@ class TrainConfig:
     """The settings of one run of `tune`.
 
     `mode` "after" tunes the target by plain LoRA and then trains each drafter on the frozen result; "joint" trains
-    the adapter and one drafter in the same steps on (1 - draft_weight) L_LM + draft_weight sum_k w_k CE_k.
+    the adapter and one drafter in the same steps on (1 - draft_weight) L_LM + draft_weight sum_k w_k CE_k, guarded by
+    a plain LoRA run over the same steps.
     """
 
     mode: Mode = "after"
@@ -49,7 +50,10 @@ class TrainConfig:
     decay: float = 0.8  # w_k is proportional to decay^(k-1)
     objective: Objective = "text"  # learn the rows' tokens, the target's distribution there, or its likeliest token
     draft_weight: float = 0.2  # lambda of `joint`
-    draft_gradient_to_adapter: bool = True  # False: in `joint` the draft loss trains the drafter alone
+    draft_gradient: float = 1.0  # in `joint`, of the draft loss's gradient that reaches the adapter; 0 = none of it
+    draft_gradient_share: float = 1.0  # of the steps in which it reaches the adapter at all
+    joint_warmup: float = 0.1  # share of the steps in which the draft loss of `joint` trains the drafter alone
+    guard: float | None = 0.01  # held-out nll may lie this share above plain LoRA's; beyond, the gradient is stopped
     vocabulary_size: int | Literal["full"] = 8192  # at most; the tokens seen in answers, most frequent first
 
     batch_size: int = 8  # rows a step where the target learns
@@ -82,7 +86,7 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 self._refuse(name, value, "give a number above 0")
-        for name in ("draft_weight", "warmup", "final_lr", "decay"):
+        for name in ("draft_weight", "warmup", "final_lr", "decay", "draft_gradient_share", "joint_warmup"):
             if not 0 <= getattr(self, name) <= 1:
                 self._refuse(name, getattr(self, name), "give a share between 0 and 1")
         self._check_mode()
@@ -114,6 +118,8 @@ _LEAST: dict[str, float] = {
     "answer_max_new_tokens": 1,
     "answer_batch_size": 1,
     "num_drafts": 1,
+    "draft_gradient": 0,
+    "guard": 0,
     "vocabulary_size": 1,
     "batch_size": 1,
     "drafter_batch_size": 1,

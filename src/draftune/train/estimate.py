@@ -63,13 +63,13 @@ class Estimate:
 
 
 def measure(
-    target: Target, drafters: Mapping[str, Drafter], first: Stage | None, material: Material, run: Run
+    target: Target, drafters: Mapping[str, Drafter], first: Sequence[Stage], material: Material, run: Run
 ) -> Estimate:
-    """The estimate of a run whose first stage, if it trains the target, is `first`."""
+    """The estimate of a run whose stages that train the target are `first`."""
     config, seconds = run.config, {}
     with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
-        if first is not None:
-            seconds[first.name] = _time_first(first, run)
+        for stage in first:
+            seconds[stage.name] = _time_first(stage, run)
         if config.drafter_epochs and (config.mode == "after" or config.drafter_after_joint):
             rows = material.drafter[: config.drafter_batch_size]
             made, feature_s = _timed(lambda: _features(target, rows, drafters), run)
@@ -86,7 +86,7 @@ def measure(
 def _time_first(stage: Stage, run: Run) -> float:
     batches = stage.plan.epoch(0)
     rows = sorted(batches, key=lambda batch: sum(stage.plan.lengths[row] for row in batch))[len(batches) // 2]
-    _, seconds = _timed(lambda: run.accelerator.backward(stage.loss(rows).total), run)
+    _, seconds = _timed(lambda: run.accelerator.backward(stage.loss(rows, 0, 1.0).total), run)
     for group in stage.groups:
         _forget_gradients(group.parameters)
     return seconds * stage.plan.total
@@ -133,11 +133,11 @@ def merges(target: Target) -> bool:
 
 
 def _memory(
-    target: Target, drafters: Mapping[str, Drafter], first: Stage | None, material: Material, config: TrainConfig
+    target: Target, drafters: Mapping[str, Drafter], first: Sequence[Stage], material: Material, config: TrainConfig
 ) -> dict[str, int]:
     memory = {"target": _bytes(target.model)}
-    if first is not None:
-        trained = sum(_trained_bytes(group.parameters) for group in first.groups)
+    if first:
+        trained = max(sum(_trained_bytes(group.parameters) for group in stage.groups) for stage in first)
         memory["adapter and optimizer"] = ADAM * trained
         memory["activations"] = _activations(target, material.adapter, config)
     modules = drafters.values()

@@ -51,7 +51,7 @@ class Stage:
     name: str
     plan: Plan
     groups: Sequence[Group]
-    loss: Callable[[Sequence[int]], Losses]  # of these rows
+    loss: Callable[[Sequence[int], int, float], Losses]  # of these rows, in this step (from 0), at this progress
     evaluate: Callable[[float], dict[str, float]]  # held-out figures at this progress 0..1
     weights: Callable[[], dict[str, Tensor]]
     load: Callable[[Mapping[str, Tensor]], None]
@@ -114,7 +114,7 @@ def train(stage: Stage, run: Run) -> Snapshot:
             torch.manual_seed(seed.derive(run.config.seed, stage.name, index))
             progress, step = meter.progress(index + 1), index + 1
             rates = _set_rates(optimizer, stage, progress, run.config)
-            losses = stage.loss(rows)
+            losses = stage.loss(rows, index, progress)
             _check(losses, stage, index)
             norms = _update(stage, optimizer, losses, run)
             seconds = time.perf_counter() - started

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from draftune.train.guard import EXCESS
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -89,6 +91,8 @@ class Reporter:
 def held_out(record: Mapping[str, Any]) -> str:
     """The held-out figures of an evaluation in words, as "nll 1.234  tau 2.10  alpha .71 .52 .40"."""
     words = [f"nll {record['nll']:.3f}"] if "nll" in record else []
+    if EXCESS in record:
+        words.append(f"({record[EXCESS]:+.1%} on plain LoRA)")
     if "tau" in record:
         words.append(f"tau {record['tau']:.2f}")
     alpha = [record[name] for name in record if name.startswith("alpha_")]

@@ -25,6 +25,7 @@ from draftune.train.checkpoint import Snapshot
 from draftune.train.config import FREE_SETTINGS, TrainConfig
 from draftune.train.estimate import Estimate
 from draftune.train.features import FeatureCache, FeatureView
+from draftune.train.guard import EXCESS, PLAIN, Gate
 from draftune.train.history import History, Record
 from draftune.train.loop import Run, Stage
 from draftune.train.material import Material, prepare
@@ -72,9 +73,9 @@ def tune(
     target = lora.attach(target, config.adapter) if config.adapter is not None else target
     run = _open(target, task, material, config, folder, resume, reporter)
     drafters = _build(choices, target, material, config)  # an impossible one is refused before the hours, not after
-    target, first = _first_stage(target, drafters, material, run)
+    target, first = _first_stages(target, drafters, material, run)
     guess = None if resume else _estimate(target, drafters, first, material, run)
-    ends = [_tune_target(target, first, material, run)]
+    ends = _tune_target(target, first, material, run)
     if config.mode == "after" or config.drafter_after_joint:
         frozen = lora.merge(target) if estimate.merges(target) else target
         material = answers.mixed(frozen, material, run)
@@ -166,22 +167,27 @@ def _build(
     return made
 
 
-def _first_stage(
+def _first_stages(
     target: Target, drafters: Mapping[str, Drafter], material: Material, run: Run
-) -> tuple[Target, Stage | None]:
-    """The target with a fresh adapter, and the stage that trains it; no stage for one that is tuned already."""
+) -> tuple[Target, list[Stage]]:
+    """The target with a fresh adapter, and the stages that train it; none for one that is tuned already.
+
+    Each begins with the fresh adapter and the last one counts: plain LoRA comes first where joint training is guarded.
+    """
     if run.config.adapter is not None or run.config.adapter_epochs == 0:
-        return target, None
+        return target, []
     with torch.random.fork_rng(devices=[run.device] if run.device.type == "cuda" else []):
         torch.manual_seed(seed.derive(run.config.seed, "adapter"))
         target = lora.add(target, run.config.lora)
+    plain = [stages.adapter(target, material, run)]
     if run.config.mode == "after":
-        return target, stages.adapter(target, material, run)
-    return target, stages.joint(target, next(iter(drafters.values())), material, run)
+        return target, plain
+    joint = stages.joint(target, next(iter(drafters.values())), material, run)
+    return target, [*(plain if run.config.guard is not None else []), joint]
 
 
 def _estimate(
-    target: Target, drafters: Mapping[str, Drafter], first: Stage | None, material: Material, run: Run
+    target: Target, drafters: Mapping[str, Drafter], first: list[Stage], material: Material, run: Run
 ) -> Estimate:
     """What the run will take, said to the person who waits. Raises ConfigError where it cannot fit the device."""
     guess = estimate.measure(target, drafters, first, material, run)
@@ -194,21 +200,37 @@ def _estimate(
     return guess
 
 
-def _tune_target(target: Target, first: Stage | None, material: Material, run: Run) -> Snapshot:
-    """The end of the stage that trains the target; of one that is tuned already, its likelihoods alone."""
-    if first is not None:
-        return loop.train(first, run)
+def _tune_target(target: Target, first: list[Stage], material: Material, run: Run) -> list[Snapshot]:
+    """The ends of the stages that train the target; of one that is tuned already, its likelihoods alone."""
+    if first:
+        fresh = {name: tensor.clone() for name, tensor in lora.adapter_state(target).items()}
+        ends = []
+        for stage in first:
+            lora.load_adapter_state(target, fresh)
+            ends.append(loop.train(stage, run))
+        _tell(Gate(run.config, run.history), run)
+        return ends
     records: list[Record] = []
     for step, base in ((0, True), (1, False)):
         with lora.without(target) if base else nullcontext():
             figures = stages.likelihood(target, material, run, step)
         if base and not lora.has_adapter(target):
             continue  # its base is not known
-        records.append({"kind": "evaluation", "stage": "adapter", "step": step, "progress": step} | figures)
+        records.append({"kind": "evaluation", "stage": PLAIN, "step": step, "progress": step} | figures)
     for record in records:
         run.history.add(record)
         run.reporter.evaluation(record)
-    return Snapshot(stage="adapter", step=0, weights={}, history=records)
+    return [Snapshot(stage=PLAIN, step=0, weights={}, history=records)]
+
+
+def _tell(gate: Gate, run: Run) -> None:
+    """Say what the guard found."""
+    found = gate.summary()
+    if found is None:
+        return
+    words = f"held-out nll is {found[EXCESS]:+.1%} of plain LoRA's, where the guard allows {run.config.guard:+.1%}"
+    stopped = ", ".join(map(str, found["stopped_after_steps"]))
+    run.reporter.note(f"joint: {words}" + (f"; the draft gradient was stopped after step {stopped}" if stopped else ""))
 
 
 def _train_drafters(frozen: Target, drafters: Mapping[str, Drafter], material: Material, run: Run) -> list[Snapshot]:
@@ -253,12 +275,14 @@ def _summary(ends: list[Snapshot], material: Material, run: Run) -> dict[str, An
         summary["stages"][end.stage] = {"seconds": end.elapsed_s, "steps": end.step, "tokens": tokens}
         likelihoods = [record for record in judged if "nll" in record]
         if likelihoods:
-            known = {0: "base"}.get(likelihoods[0]["step"])
-            summary["nll"] = ({"base": likelihoods[0]["nll"]} if known else {}) | {"tuned": likelihoods[-1]["nll"]}
+            known = {"base": likelihoods[0]["nll"]} if likelihoods[0]["step"] == 0 else {}
+            plain = {"plain": summary["nll"]["tuned"]} if summary["nll"] else {}
+            summary["nll"] = known | plain | {"tuned": likelihoods[-1]["nll"]}
         if judged and "tau" in judged[-1]:
             name = end.stage.partition(":")[2] or run.config.drafters[0]
             figures = {key: value for key, value in judged[-1].items() if key == "tau" or key.startswith("alpha_")}
             summary["acceptance"][name] = summary["stages"][end.stage]["acceptance"] = figures
+    summary["guard"] = Gate(run.config, run.history).summary()
     answered = [record for record in run.history.records if record["kind"] == "answers"]
     summary["answers"] = {"rows": answered[-1]["step"], "seconds": answered[-1]["seconds"]} if answered else None
     summary["rows"] = {"adapter": len(material.adapter), "drafter": len(material.drafter)}

@@ -16,6 +16,7 @@ from draftune.target.target import Target
 from draftune.train import features, heldout
 from draftune.train.config import TrainConfig
 from draftune.train.features import FeatureView
+from draftune.train.guard import EXCESS, JOINT, PLAIN, Gate, scaled
 from draftune.train.loop import Group, Losses, Run, Stage
 from draftune.train.material import Material
 from draftune.train.objective import CrossEntropy, Distillation, Teacher
@@ -28,7 +29,7 @@ Judge = Callable[[Drafter], dict[str, float]]  # held-out tau and alpha_k of a d
 def adapter(target: Target, material: Material, run: Run) -> Stage:
     """Plain LoRA on the language-model loss."""
 
-    def loss(rows: Sequence[int]) -> Losses:
+    def loss(rows: Sequence[int], index: int, progress: float) -> Losses:
         target.model.train()
         examples = [material.adapter[row] for row in rows]
         tokens_BT, learned_BT, lengths_B = features.collate(examples, target.device)
@@ -40,8 +41,8 @@ def adapter(target: Target, material: Material, run: Run) -> Stage:
         )
 
     return Stage(
-        name="adapter",
-        plan=_plan(material, run, "adapter"),
+        name=PLAIN,
+        plan=_plan(material, run),
         groups=[Group(name="adapter", parameters=_trainable(target.model), lr=run.config.lr_adapter)],
         loss=loss,
         evaluate=lambda progress: likelihood(target, material, run, progress),
@@ -52,10 +53,13 @@ def adapter(target: Target, material: Material, run: Run) -> Stage:
 
 
 def joint(target: Target, drafter: Drafter, material: Material, run: Run) -> Stage:
-    """Adapter and drafter in the same steps: L = (1 - lambda) L_LM + lambda sum_k w_k CE_k."""
-    config = run.config
+    """Adapter and drafter in the same steps: L = (1 - lambda) L_LM + lambda sum_k w_k CE_k.
 
-    def loss(rows: Sequence[int]) -> Losses:
+    What of the draft loss reaches the adapter is for the gate to say. The rows of a step are those of plain LoRA.
+    """
+    config, gate = run.config, Gate(run.config, run.history)
+
+    def loss(rows: Sequence[int], index: int, progress: float) -> Losses:
         target.model.train()
         drafter.train()
         examples = [material.adapter[row] for row in rows]
@@ -63,29 +67,33 @@ def joint(target: Target, drafter: Drafter, material: Material, run: Run) -> Sta
         with run.accelerator.autocast():
             heard = target.hidden(tokens_BT, lengths_B, tuple(sorted({FINAL, *drafter.taps})))
             total, count = heldout.lm_loss(target, heard.tap(FINAL), tokens_BT, learned_BT)
-        batch = DraftBatch(
-            tokens=tokens_BT,
-            learned=learned_BT,
-            lengths=lengths_B,
-            features=_lend(heard, drafter.taps, attached=config.draft_gradient_to_adapter),
-        )
+        scale = gate.scale(index, progress)
+        lent = _lend(heard, drafter.taps, scale)
+        batch = DraftBatch(tokens=tokens_BT, learned=learned_BT, lengths=lengths_B, features=lent)
         objective = CrossEntropy(config.num_drafts, config.decay)
         with run.accelerator.autocast():
             draft_loss = drafter.loss(batch, objective)
         return Losses(
             total=(1 - config.draft_weight) * total / count + config.draft_weight * draft_loss,
-            terms={"lm": (float(total.detach()), count), "draft": (float(draft_loss.detach()), 1)}
+            terms={
+                "lm": (float(total.detach()), count),
+                "draft": (float(draft_loss.detach()), 1),
+                "draft_gradient": (scale, 1),
+            }
             | objective.metrics(),
             num_tokens=_num_tokens(examples),
         )
 
     def evaluate(progress: float) -> dict[str, float]:
         found = likelihood(target, material, run, progress)
+        excess = gate.excess(progress, found["nll"]) if found and progress > 0 else None
+        if excess is not None:
+            found[EXCESS] = excess
         return found | own_answers(target, material, run, drafter)(drafter) if progress > 0 else found
 
     return Stage(
-        name="joint",
-        plan=_plan(material, run, "joint"),
+        name=JOINT,
+        plan=_plan(material, run),
         groups=[
             Group(name="adapter", parameters=_trainable(target.model), lr=config.lr_adapter),
             Group(name="drafter", parameters=_trainable(drafter), lr=config.lr_drafter),
@@ -104,7 +112,7 @@ def drafter(
     """One drafter on the features of the frozen target (lambda = 1)."""
     config = run.config
 
-    def loss(rows: Sequence[int]) -> Losses:
+    def loss(rows: Sequence[int], index: int, progress: float) -> Losses:
         module.train()
         batch = view.batch(rows)
         with run.accelerator.autocast():
@@ -139,8 +147,9 @@ def _objective(
 
 
 def likelihood(target: Target, material: Material, run: Run, progress: float) -> dict[str, float]:
-    """Held-out nll per learned token: of all validation rows at both ends, of a few between."""
-    rows = material.validation if progress in (0, 1) else material.validation[: run.config.eval_rows]
+    """Held-out nll per learned token: of all validation rows at both ends, of a few between unless they are guarded."""
+    guarded = run.config.mode == "joint" and run.config.guard is not None
+    rows = material.validation if guarded or progress in (0, 1) else material.validation[: run.config.eval_rows]
     if not rows:
         return {}
     total, count = heldout.nll(target, rows)
@@ -160,15 +169,15 @@ def own_answers(target: Target, material: Material, run: Run, *drafters: Drafter
     return judge
 
 
-def _plan(material: Material, run: Run, name: str) -> Plan:
+def _plan(material: Material, run: Run) -> Plan:
     config = run.config
     lengths = [len(example.tokens) for example in material.adapter]
-    return Plan(lengths, config.adapter_epochs, config.batch_size, config.max_batch_tokens, config.seed, name)
+    return Plan(lengths, config.adapter_epochs, config.batch_size, config.max_batch_tokens, config.seed, PLAIN)
 
 
-def _lend(heard: Features, taps: tuple[int, ...], *, attached: bool) -> Features:
+def _lend(heard: Features, taps: tuple[int, ...], scale: float) -> Features:
     hidden = heard.hidden[:, :, [heard.taps.index(tap) for tap in taps]]
-    return Features(ids=heard.ids, hidden=hidden if attached else hidden.detach(), taps=taps)
+    return Features(ids=heard.ids, hidden=scaled(hidden, scale), taps=taps)
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:
