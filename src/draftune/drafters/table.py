@@ -29,6 +29,9 @@ DRAFTERS = Registry(
         "semiar-fused": Entry(
             "draftune.drafters.presets:semiar_fused", "three layers of the target and a GRU over the recent tokens"
         ),
+        "copying": Entry(
+            "draftune.drafters.copying:CopyingConfig", "semiar-gru moved towards what the text before would repeat"
+        ),
         "lookup": Entry("draftune.drafters.lookup:LookupConfig", "copies what followed the longest suffix seen before"),
     },
 )
