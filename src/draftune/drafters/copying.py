@@ -64,10 +64,12 @@ class State:
 class Copying(Drafter):
     """The logits of `inner` pass through here on their way to the sampler and to the objective."""
 
+    needs_prompt_features = True  # training rows then hold their prompts, which are what is repeated most
+
     def __init__(self, inner: Drafter, vocabulary: Vocabulary, longest: int) -> None:
         super().__init__()
         self.inner, self.vocabulary, self.longest = inner, vocabulary, longest
-        self.taps, self.needs_prompt_features = inner.taps, inner.needs_prompt_features  # type: ignore[misc]
+        self.taps = inner.taps
         first = next(inner.parameters())
         self.seen = nn.Parameter(first.new_zeros(()))  # a / STRENGTH
         self.repeated_N = nn.Parameter(first.new_zeros(longest))  # b_n / STRENGTH
